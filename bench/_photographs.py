@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme.calibration.honest import OPERATIONS, edits, lightened
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
+from stillme.core.images import read_rgb
+from stillme.core.types import Abstained, ImageFile, Portrait, Rated
 from stillme.estimates.intervals import wilson
-from stillme.images import read_rgb
+from stillme.findings.calibration.honest import OPERATIONS, edits, lightened
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, measure, prepare
-from stillme.types import Abstained, ImageFile, Portrait, Rated
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "fairface"
 KINDS = ("brightness", "gamma", "s_curve", "contrast", "warm", "cool", "vignette", "background", "relit_background")

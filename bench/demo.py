@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from stillme import faces, images
+from stillme.api.demo import write_demo
+from stillme.api.pipeline import Name, Options, run_stages
 from stillme.audit.loading import load
-from stillme.demo import write_demo
+from stillme.core import images
+from stillme.core.types import Interval, Portrait
+from stillme.instruments import faces
 from stillme.instruments.description import describe
-from stillme.pipeline import Name, Options, run_stages
-from stillme.results import Run, known_answers
-from stillme.types import Interval, Portrait
+from stillme.runs import Run, known_answers
 
 TARGET = 40.0
 """Processor seconds: 20 s on two cores."""

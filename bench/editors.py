@@ -25,12 +25,12 @@ import numpy as np
 from PIL import Image
 
 from bench._figures import note
-from stillme import images
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import load
-from stillme.pipeline import Options, run_stages
-from stillme.protocols import Editor
-from stillme.store.pictures import Pictures
-from stillme.types import Request
+from stillme.core import images
+from stillme.core.protocols import Editor
+from stillme.core.types import Request
+from stillme.runs.store.pictures import Pictures
 
 OVERHEAD = 0.03
 SPEED_UP = 2.0

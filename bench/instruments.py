@@ -60,7 +60,8 @@ def _write_pairs(folder: Path) -> list[tuple[Path, Path]]:
     import numpy as np
     from PIL import Image
 
-    from stillme import faces, images
+    from stillme.core import images
+    from stillme.instruments import faces
     from stillme.portraits.synthetic import portraits
 
     everyone = sorted(portraits(), key=lambda portrait: portrait.id)

@@ -32,11 +32,11 @@ import numpy as np
 from PIL import Image
 
 from bench._figures import note
-from stillme.stages.interrupt import Stop
-from stillme.stages.loop import Limits, Stage, Terms, run
-from stillme.stages.spending import Budget, Spending
-from stillme.stages.tally import Tally
-from stillme.types import Assessment, ImageFile, Pair, Prompt
+from stillme.core.types import Assessment, ImageFile, Pair, Prompt
+from stillme.work.interrupt import Stop
+from stillme.work.loop import Limits, Stage, Terms, run
+from stillme.work.spending import Budget, Spending
+from stillme.work.tally import Tally
 
 PAIRS = 500
 SOURCES = 25

@@ -19,9 +19,9 @@ import numpy as np
 import s3fs
 
 from bench._figures import note
-from stillme.store.buckets import PicturesInBuckets
-from stillme.store.pictures import Pictures
-from stillme.store.places import PicturePlace
+from stillme.runs.store.buckets import PicturesInBuckets
+from stillme.runs.store.pictures import Pictures
+from stillme.runs.store.places import PicturePlace
 from tests.buckets import KEY, SECRET, free_port
 
 COUNT, BYTES = 200, 150_000

@@ -102,8 +102,8 @@ def _measured(function: str, *paths: Path) -> _Measured:
 
 def report_import(file: Path, into: Path) -> None:
     """Import, and print processor seconds and the peak of this process."""
-    from stillme.exchange import RowsAsked, import_rows
-    from stillme.exchange.columns import ColumnMapping
+    from stillme.findings.exchange import RowsAsked, import_rows
+    from stillme.findings.exchange.columns import ColumnMapping
 
     people = ("people",) if any("people" in line for line in file.open(encoding="utf-8")) else ()
     asked = RowsAsked(groups=tuple(FACTORS), people=people, reference={"race": "White"})
@@ -113,8 +113,8 @@ def report_import(file: Path, into: Path) -> None:
 
 def report_statistics(run: Path) -> None:
     """Write every table, and print the processor seconds of each."""
-    from stillme.results import Run
-    from stillme.tables.analyses import Written, analyse
+    from stillme.findings.tables.analyses import Written, analyse
+    from stillme.runs import Run
 
     class Watch:
         since = time.process_time()

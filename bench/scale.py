@@ -104,7 +104,7 @@ def _took(process: subprocess.Popen[str]) -> Took:
 
 def report_run(name: str) -> None:
     """Edit and judge, in a process of its own."""
-    from stillme.pipeline import Options, run_stages
+    from stillme.api.pipeline import Options, run_stages
 
     begun = time.perf_counter()
     run_stages(Path(name), ("edit", "judge"), Options())

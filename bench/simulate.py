@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import Estimate, ImageFile, Interval, Portrait, Prompt
 from stillme.estimates import (
     Disparity,
     Edits,
@@ -35,7 +36,6 @@ from stillme.estimates import (
     paired_effects,
 )
 from stillme.estimates.agreement import corrected
-from stillme.types import Estimate, ImageFile, Interval, Portrait, Prompt
 
 Floats = NDArray[np.float64]
 Results = Iterator[tuple[str, bool]]

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 from bench._figures import note
-from stillme import images
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import load
-from stillme.pipeline import Options, run_stages
-from stillme.store import EditRow, Store
-from stillme.types import Edited, digest
+from stillme.core import images
+from stillme.core.types import Edited, digest
+from stillme.runs.store import EditRow, Store
 
 TARGET = 1500
 PORTRAITS = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillme.pipeline import Options, Summary, run_stages
+from stillme.api.pipeline import Options, Summary, run_stages
 from tests.runs import people
 
 EDITOR = """

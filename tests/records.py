@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillme.store import AssessmentRow, EditRow
-from stillme.types import (
+from stillme.core.types import (
     Arm,
     Assessment,
     Edited,
@@ -18,6 +17,7 @@ from stillme.types import (
     Spec,
     digest,
 )
+from stillme.runs.store import AssessmentRow, EditRow
 
 EDITOR = Spec(use="noop", version="1", parameters={})
 JUDGE = Spec(use="scripted", version="1", parameters={})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomli_w
 
-from stillme.types import Abstained, Assessment, Rated, Request
+from stillme.core.types import Abstained, Assessment, Rated, Request
 from tests.results import judged
 
 Answer = Callable[[str, Request, int], int | None]

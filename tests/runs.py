@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from stillme import audit as audits
-from stillme.stages.recording import record
-from stillme.store import AssessmentRow, EditRow, Store
-from stillme.types import Assessment, Edited, EditOutcome, Rated, Rating, Request
+from stillme.core.types import Assessment, Edited, EditOutcome, Rated, Rating, Request
+from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.work.recording import record
 
 Answer = Callable[[str, Request], Mapping[str, Rating] | EditOutcome | None]
 """Editor's name and request to scores by axis, to an outcome without scores, or to nothing yet."""

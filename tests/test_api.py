@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import stillme
-from stillme.evidence import seal
+from stillme.findings.evidence import seal
 from stillme.portraits.synthetic import portraits as synthetic
 from tests.runs import fill, group, luck, people, scores, write_audit
 

@@ -13,15 +13,15 @@ import pytest
 from pydantic import BaseModel
 from stillme_test_plugin import Brightness, Negative
 
-from stillme import images
+from stillme.core import images
+from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Edited, EditOutcome, Failed, Pair, Rated, Refused, Request
 from stillme.editors.folder import Folder
 from stillme.editors.noop import Noop
 from stillme.editors.planted import Planted
 from stillme.instruments.judge import Instruments
 from stillme.judges.scripted import Scripted
-from stillme.portraits.synthetic import portraits
-from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.testing import (
+from stillme.plugins.testing import (
     CHECKS,
     JUDGE_CHECKS,
     PROMPTS,
@@ -30,7 +30,7 @@ from stillme.testing import (
     judge_violations,
     violations,
 )
-from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Pair, Rated, Refused, Request
+from stillme.portraits.synthetic import portraits
 
 PEOPLE = portraits()[:2]
 

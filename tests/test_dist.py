@@ -46,7 +46,7 @@ def test_a_whole_wheel_passes(dist: ModuleType, tmp_path: Path):
 @pytest.mark.parametrize(
     ("without", "with_", "said"),
     [
-        ("stillme/rubric/rubric.toml", "", "lacks stillme/rubric/rubric.toml"),
+        ("stillme/core/rubric/rubric.toml", "", "lacks stillme/core/rubric/rubric.toml"),
         ("", "tests/runs.py", "holds tests/runs.py"),
     ],
 )

@@ -16,11 +16,11 @@ from typing import Any, get_args
 import pytest
 
 from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit.config import Config
-from stillme.pipeline import Options, run_stages
+from stillme.core.protocols import expected_dollars
+from stillme.plugins.testing import check_editor, check_judge
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import expected_dollars
-from stillme.testing import check_editor, check_judge
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.processes import installed, typed
 from tests.runs import fill, people, scores, write_audit

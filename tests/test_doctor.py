@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from stillme import catalogue, doctor, registry
-from stillme.doctor import examine, tried_imports
+from stillme.api.doctor import examine, tried_imports
+from stillme.api.python import catalogue, doctor
+from stillme.core import registry
+from stillme.core.errors import BrokenPlugin
+from stillme.core.protocols import Needs, Parameters
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.editors.diffusion.traits import presets
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.http import HttpEditor
-from stillme.errors import BrokenPlugin
-from stillme.protocols import Needs, Parameters
 
 
 def test_an_import_is_really_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

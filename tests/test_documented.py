@@ -17,12 +17,14 @@ import pytest
 from pydantic import BaseModel
 
 import stillme
-from stillme import estimates, plugins, registry, testing
-from stillme.calibration import standing_of
-from stillme.results import Run
+from stillme import estimates, plugins
+from stillme.core import registry
+from stillme.findings.calibration import standing_of
+from stillme.findings.tables.analyses import ANALYSES, analyse
+from stillme.findings.tables.estimates import write_tables
+from stillme.plugins import testing
+from stillme.runs import Run
 from stillme.study.config import Config as StudyConfig
-from stillme.tables.analyses import ANALYSES, analyse
-from stillme.tables.estimates import write_tables
 from tests.command_lines import commands
 from tests.runs import fill, group, luck, people, scores, write_audit
 

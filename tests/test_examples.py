@@ -19,7 +19,7 @@ import nbformat
 import pytest
 import yaml
 
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
 from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stillme import functions
-from stillme.errors import StillmeError
-from stillme.functions import Function, FunctionParameters, name_of, source_hash
+from stillme.core import functions
+from stillme.core.errors import StillmeError
+from stillme.core.functions import Function, FunctionParameters, name_of, source_hash
 
 
 @pytest.fixture(autouse=True)

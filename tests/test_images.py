@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
-from stillme import colour, images
-from stillme.errors import UnreadableImage
-from stillme.images import colour_profiles
+from stillme.core import colour, images
+from stillme.core.errors import UnreadableImage
+from stillme.core.images import colour_profiles
 from stillme.portraits.synthetic import portraits
 from tests import profiles
 

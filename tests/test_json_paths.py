@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.json_paths import dig, follow
+from stillme.core.json_paths import dig, follow
 
 
 def test_a_path_leads_through_objects_and_lists():

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import numbers
-from stillme.types import Estimate, Interval, NotEstimable
+from stillme.core.types import Estimate, Interval, NotEstimable
+from stillme.estimates import numbers
 
 
 def interval(value: float, low: float, high: float) -> Interval:

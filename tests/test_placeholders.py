@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillme.placeholders import fill, fill_json, names_in, unknown_names
+from stillme.core.placeholders import fill, fill_json, names_in, unknown_names
 
 
 def test_values_are_not_searched_for_placeholders():

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stillme import audit, registry
+from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
-from stillme.pipeline import Options, run_stages
-from stillme.store import Store
+from stillme.core import registry
+from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
+from stillme.runs.store import Store
 
 
 def test_an_installed_package_adds_its_plugins():

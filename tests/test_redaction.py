@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.redaction import redacted
+from stillme.core.redaction import redacted
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "HF_TOKEN", "DB_PASSWORD", "my_secret", "AWS_SECRET_ACCESS_KEY"])

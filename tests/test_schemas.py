@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from jsonschema import Draft7Validator
 
 from stillme.audit.experiments import Setup, experiment
+from stillme.audit.schemas import audit_schema, schema_of
 from stillme.audit.template import small_audit
 from stillme.cli import cli
-from stillme.schemas import audit_schema, schema_of
 from stillme.study.config import Config as StudyConfig
 
 ROOT = Path(__file__).parent.parent

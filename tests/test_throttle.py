@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.throttle import PATIENCE, RateLimiter, TooEarly, Turn, patiently
-from stillme.types import Failed
+from stillme.core.throttle import PATIENCE, RateLimiter, TooEarly, Turn, patiently
+from stillme.core.types import Failed
 
 
 class Clock:

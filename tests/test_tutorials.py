@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.calibration import trials
+from stillme.findings.calibration import trials
 from tests.processes import installed, typed
 from tests.study.annotators import rate_by
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.design import assessment_key
-from stillme.types import Arm, ImageFile, Spec, digest
+from stillme.audit.design import assessment_key
+from stillme.core.types import Arm, ImageFile, Spec, digest
 from tests.records import portrait, prompt, request
 
 json_values = st.recursive(

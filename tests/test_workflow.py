@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stillme import registry
 from stillme.audit.rules import parse_rule
+from stillme.core import registry
 from tests.command_lines import parse
 
 ROOT = Path(__file__).parent.parent

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import stillme
-from stillme.schemas import audit_schema, schema_of
+from stillme.audit.schemas import audit_schema, schema_of
 from stillme.study.config import Config as StudyConfig
 
 ROOT = Path(__file__).parent.parent

@@ -13,19 +13,21 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from stillme import estimates, plugins, protocols, testing
+from stillme import estimates, plugins
+from stillme.core import protocols
+from stillme.core.protocols import documented, documented_fields
+from stillme.core.types import Estimate
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.agreement.correcting import Corrected
 from stillme.estimates.behaviour import Behaviour
 from stillme.estimates.directions import Shift
-from stillme.protocols import documented, documented_fields
-from stillme.results.readings import ReadingCount, Transition
-from stillme.sentinels.reading import RightAnswers
-from stillme.store.exported import TABLES
+from stillme.findings.tables import estimates as estimate_tables
+from stillme.findings.tables.analyses import ANALYSES
+from stillme.plugins import testing
+from stillme.runs.control_pairs.reading import RightAnswers
+from stillme.runs.readings import ReadingCount, Transition
+from stillme.runs.store.exported import TABLES
 from stillme.study.config import Config as StudyConfig
-from stillme.tables import estimates as estimate_tables
-from stillme.tables.analyses import ANALYSES
-from stillme.types import Estimate
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -126,7 +128,7 @@ def page() -> str:
             "",
             "## Plugin hooks",
             "",
-            "Protocols of `stillme.protocols`. A plugin has an optional one by having its methods.",
+            "Protocols of `stillme.core.protocols`. A plugin has an optional one by having its methods.",
             *hooks(),
             "",
             "## What a plugin builds on",
@@ -135,7 +137,7 @@ def page() -> str:
             "",
             "## Checks for plugins",
             "",
-            *names("stillme.testing", testing),
+            *names("stillme.plugins.testing", testing),
             "",
             "## study.toml",
             "",

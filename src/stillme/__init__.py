@@ -9,20 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stillme.api import (
-        Audit,
-        Run,
-        check,
-        estimate,
-        feature_prompt,
-        function_judge,
-        measure,
-        open,  # noqa: A004
-        run,
-    )
-    from stillme.errors import Refusal, StillmeError
-    from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities
-    from stillme.types import (
+    from stillme.api.python import Audit, Run, check, estimate, feature_prompt, function_judge, measure, open, run
+    from stillme.core.errors import Refusal, StillmeError
+    from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities
+    from stillme.core.types import (
         Abstained,
         Arm,
         Assessment,
@@ -78,11 +68,11 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(("Refusal", "StillmeError"), "stillme.errors"),
-    **dict.fromkeys(("Capabilities", "Editor", "Judge", "JudgeCapabilities"), "stillme.protocols"),
+    **dict.fromkeys(("Refusal", "StillmeError"), "stillme.core.errors"),
+    **dict.fromkeys(("Capabilities", "Editor", "Judge", "JudgeCapabilities"), "stillme.core.protocols"),
     **dict.fromkeys(
         ("Audit", "Run", "check", "estimate", "feature_prompt", "function_judge", "measure", "open", "run"),
-        "stillme.api",
+        "stillme.api.python",
     ),
 }
 
@@ -90,7 +80,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'stillme' has no attribute {name!r}")
-    return getattr(import_module(_HOME.get(name, "stillme.types")), name)
+    return getattr(import_module(_HOME.get(name, "stillme.core.types")), name)
 
 
 def __dir__() -> list[str]:

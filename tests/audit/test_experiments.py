@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from stillme import audit, rubric
+from stillme import audit
 from stillme.audit.experiments import EXPERIMENTS, Experiment, Setup, experiment
 from stillme.audit.labels import factors_like_papers, genders_of
 from stillme.audit.template import small_audit
-from stillme.errors import InvalidAudit, StillmeError
-from stillme.paper import published
-from stillme.types import ImageFile, Portrait
+from stillme.core import rubric
+from stillme.core.errors import InvalidAudit, StillmeError
+from stillme.core.paper import published
+from stillme.core.types import ImageFile, Portrait
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stillme import audit
-from stillme.errors import InvalidAudit, StillmeError
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import InvalidAudit, StillmeError
 
 Write = Callable[..., Path]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import Audit
-from stillme.errors import InvalidAudit
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.core.errors import InvalidAudit
+from stillme.runs import Run
 
 
 def write(folder: Path, roles: str, editor: str = 'use = "planted"', more: str = "", only: str = "[]") -> Path:

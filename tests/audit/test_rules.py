@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.audit.rules import Rule, parse_rule
-from stillme.errors import StillmeError
-from stillme.gate.verdicts import Verdict, against_limit
-from stillme.types import Interval, NotEstimable
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, NotEstimable
+from stillme.findings.gate.verdicts import Verdict, against_limit
 
 words = st.text(min_size=1, max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

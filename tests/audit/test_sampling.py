@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillme import prompts
 from stillme.audit.sampling import Sample, draw, spread
+from stillme.core import prompts
+from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.portraits.synthetic import portraits as embedded
-from stillme.types import ImageFile, Portrait, Prompt
 
 EDITORS = ("flux", "step1x", "qwen")
 FACTORS = ("preset", "gender_presentation", "age_band")

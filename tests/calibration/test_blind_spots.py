@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from stillme.calibration import Verdict, records
+from stillme.core.rubric.limits import load
+from stillme.core.types import Rated, Rating, Request
 from stillme.estimates import estimate
-from stillme.gate import Asked, gate
-from stillme.gate import Verdict as Decided
+from stillme.findings.calibration import Verdict, records
+from stillme.findings.gate import Asked, gate
+from stillme.findings.gate import Verdict as Decided
+from stillme.findings.tables.estimates import write_tables
 from stillme.report.answers import answers
 from stillme.report.contents import report_data
 from stillme.report.gaps import decisive_gaps
-from stillme.results import Run
-from stillme.rubric.limits import load
-from stillme.tables.estimates import write_tables
-from stillme.types import Rated, Rating, Request
+from stillme.runs import Run
 from tests.calibration.test_measuring import calibrated, truthful
 from tests.runs import fill, group, people, scores, write_audit
 

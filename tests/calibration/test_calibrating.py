@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from stillme import calibration, registry
-from stillme.calibration import honest
-from stillme.calibration.trials import Sources, calibrate
-from stillme.errors import UnknownName
-from stillme.stages.working import Conditions
+from stillme.core import registry
+from stillme.core.errors import UnknownName
+from stillme.findings import calibration
+from stillme.findings.calibration import honest
+from stillme.findings.calibration.trials import Sources, calibrate
+from stillme.work.working import Conditions
 
 ONE = Sources(changed=1, null=1)
 

@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.calibration import honest
-from stillme.calibration.honest import HonestEdit, edits, load
-from stillme.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
-from stillme.colour import to_lab
-from stillme.comparison import choose, compare, match
+from stillme.core.colour import to_lab
+from stillme.core.images import read_rgb
+from stillme.core.types import Portrait
 from stillme.estimates import estimate
 from stillme.estimates.headlines import is_drift, is_headline
 from stillme.estimates.words import smallest_effect
-from stillme.gate import Asked, Verdict, gate
-from stillme.images import read_rgb
+from stillme.findings.calibration import honest
+from stillme.findings.calibration.honest import HonestEdit, edits, load
+from stillme.findings.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
+from stillme.findings.compare import choose, compare, match
+from stillme.findings.gate import Asked, Verdict, gate
 from stillme.portraits.synthetic import portraits, portraits_36
 from stillme.report.contents import report_data
 from stillme.report.findings import find
-from stillme.results import Run
-from stillme.types import Portrait
+from stillme.runs import Run
 
 FEW = (
     HonestEdit(kind="mirror"),

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.calibration import Calibration, Verdict, calibration_of, records
-from stillme.calibration.measuring import null_kinds
-from stillme.calibration.records import EVERYONE
-from stillme.design import JudgeRecord
+from stillme.audit.design import JudgeRecord
+from stillme.core.rubric.limits import load
+from stillme.core.types import Spec
 from stillme.editors.known import prompts
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.results import Results, Run
-from stillme.rubric.limits import load
-from stillme.types import Spec
+from stillme.findings.calibration import Calibration, Verdict, calibration_of, records
+from stillme.findings.calibration.measuring import null_kinds
+from stillme.findings.calibration.records import EVERYONE
+from stillme.runs import Results, Run
 from tests.records import portrait
 from tests.runs import fill, people, scores, write_audit
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from stillme import images, registry
-from stillme.calibration.records import read_stress
-from stillme.calibration.records import stress_table as table
-from stillme.calibration.stress import stress
-from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import Abstained, Assessment, Pair, Rated
+from stillme.core import images, registry
+from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Pair, Rated
+from stillme.findings.calibration.records import read_stress
+from stillme.findings.calibration.records import stress_table as table
+from stillme.findings.calibration.stress import stress
 
 AXES = ("edit_success", "skin_tone", "gender_change")
 PAIRS = 3

@@ -62,11 +62,13 @@ def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
     assert len(imported_by("--help")) <= 100
     counting = imported_by("status", folder)
     assert len(counting) <= 330
-    assert not {"pydantic", "scipy", "PIL", "stillme.evidence", "stillme.report", "stillme.estimates"} & counting
+    assert (
+        not {"pydantic", "scipy", "PIL", "stillme.findings.evidence", "stillme.report", "stillme.estimates"} & counting
+    )
     for what, most in (("editors", 310), ("prompts", 240), ("portraits", 240)):
         listing = imported_by("list", what)
         assert len(listing) <= most
-        assert not {"scipy", "stillme.results", "stillme.store", "numpy", "PIL", "asyncio"} & listing
+        assert not {"scipy", "stillme.runs", "stillme.runs.store", "numpy", "PIL", "asyncio"} & listing
     writing = imported_by("tables", folder)
     assert len(writing) <= 400
     assert not {"scipy", "PIL", "asyncio", "pydantic", "stillme.report", "stillme.editors"} & writing
@@ -82,7 +84,7 @@ def test_the_list_of_commands_says_what_each_says_itself():
 
 
 def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimate():
-    script = "import sys, stillme.pipeline, stillme.results.status; print('scipy' in sys.modules)"
+    script = "import sys, stillme.api.pipeline, stillme.runs.status; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from stillme.colour import to_linear, to_srgb
+from stillme.core.colour import to_linear, to_srgb
+from stillme.core.errors import StillmeError
+from stillme.core.images import read_rgb
 from stillme.curation.measuring import (
     Hint,
     Measured,
@@ -19,9 +21,7 @@ from stillme.curation.measuring import (
     read_checks,
 )
 from stillme.curation.pools import Pools
-from stillme.errors import StillmeError
-from stillme.faces.raster import Picture
-from stillme.images import read_rgb
+from stillme.instruments.faces.raster import Picture
 from tests.curation.renders import RENDERS
 
 

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stillme.cli import cli
+from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log
 from stillme.curation.pools import Pools
-from stillme.errors import StillmeError
 from tests.curation.conftest import picture, write_table
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log, Outcome, Tally, order_for
 from stillme.curation.pools import Cell, Pools
-from stillme.errors import StillmeError
 
 
 class Room:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillme.core.errors import StillmeError, UnknownName
 from stillme.curation.pools import Design, draw, levels_of
 from stillme.curation.sources import Row
-from stillme.errors import StillmeError, UnknownName
 
 LEVELS = {"race": ("a", "b"), "age": ("20s", "30s", "70+")}
 

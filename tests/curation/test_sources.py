@@ -15,11 +15,11 @@ import pytest
 from PIL import Image
 
 from stillme.cli import main
+from stillme.core.errors import InvalidPortraits, StillmeError
 from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.making import import_portraits
 from stillme.curation.pools import load_pools
 from stillme.curation.sources import open_source
-from stillme.errors import InvalidPortraits, StillmeError
 from tests.curation.conftest import picture, write_table
 
 ANY = SampleOptions(only={})

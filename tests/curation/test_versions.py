@@ -14,13 +14,13 @@ from PIL import Image, ImageCms
 
 from stillme import audit as audits
 from stillme import portraits as room
+from stillme.core.errors import InvalidPortraits, StillmeError
+from stillme.core.images import read_rgb
 from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
 from stillme.curation.pools import Pools
 from stillme.curation.versions import make_square, verify
-from stillme.errors import InvalidPortraits, StillmeError
-from stillme.images import read_rgb
 from tests.curation.conftest import picture, write_table
 from tests.curation.renders import RENDERS
 

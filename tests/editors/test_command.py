@@ -18,14 +18,15 @@ import psutil
 import pytest
 from PIL import Image
 
-from stillme import audit, images
+from stillme import audit
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import images
+from stillme.core.errors import InvalidAudit
+from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refused, Request
 from stillme.editors.command import CommandEditor, EditorCommandParameters
-from stillme.errors import InvalidAudit
-from stillme.pipeline import Options, run_stages
+from stillme.plugins.testing import PROMPTS, check_editor
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Editor
-from stillme.testing import PROMPTS, check_editor
-from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refused, Request
 
 NEGATIVE = """
 import sys

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme import audit, images
+from stillme import audit
+from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.core import images
+from stillme.core.errors import InvalidAudit
+from stillme.core.protocols import ChecksRequests
+from stillme.core.types import Arm, Edited, Failed, Refused
 from stillme.editors.folder import Folder, FolderParameters
-from stillme.errors import InvalidAudit
-from stillme.pipeline import Ended, Options, run_stages
-from stillme.protocols import ChecksRequests
-from stillme.results import Run
-from stillme.tables.paper import Chosen, make_tables
-from stillme.types import Arm, Edited, Failed, Refused
+from stillme.findings.tables.paper import Chosen, make_tables
+from stillme.runs import Run
 from tests.records import portrait, prompt, request
 
 PNG = images.encode_png(np.random.default_rng(0).integers(0, 255, (8, 6, 3), dtype=np.uint8))

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from stillme import audit, images, registry
+from stillme import audit
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import images, registry
+from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
+from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
 from stillme.editors.function import FunctionEditor
-from stillme.errors import InvalidAudit, InvalidParameters, Refusal
-from stillme.pipeline import Options, run_stages
+from stillme.plugins.testing import check_editor
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Editor
-from stillme.store import Store
-from stillme.testing import check_editor
-from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
+from stillme.runs.store import Store
 
 PROMPT = Prompt(id="grey", text="Make it grey.", category="own", subcategory="own")
 FILE = "edit.py"

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme import images
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import images
+from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, Refused, Request
 from stillme.editors.http import HttpEditor, HttpEditorParameters
-from stillme.pipeline import Options, run_stages
+from stillme.plugins.testing import PROMPTS, check_editor
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Editor
-from stillme.results.run import Run
-from stillme.results.status import status_of
-from stillme.testing import PROMPTS, check_editor
-from stillme.types import Arm, Edited, EditOutcome, Failed, Refused, Request
+from stillme.runs.run import Run
+from stillme.runs.status import status_of
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 KEY = "sk-loopback-0123456789"

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.types import Arm, Edited, Portrait, Prompt, Request
 from stillme.editors import known, rendered
 from stillme.editors.known import Known, KnownParameters
 from stillme.editors.rendered import Rendered, RenderedParameters
-from stillme.errors import StillmeError
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Editor
-from stillme.types import Arm, Edited, Portrait, Prompt, Request
 
 PROMPTS = {prompt.id: prompt for prompt in known.prompts()}
 
@@ -46,7 +46,7 @@ def test_re_encoding_and_resizing_move_pixels_a_little():
 
 def test_exposure_doubles_the_light_every_stop():
     portrait = portraits()[0]
-    from stillme.colour import to_linear
+    from stillme.core.colour import to_linear
 
     before = to_linear(images.read_rgb(portrait.image.path))
     after = to_linear(changed("exposure+0.5", portrait))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme import images
+from stillme.core import images
 from stillme.editors.output_flags import flags_of
 from tests import profiles
 

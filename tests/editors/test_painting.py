@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stillme import colour, images
+from stillme.core import colour, images
+from stillme.core.types import Arm, Edited, ImageFile, Portrait, Prompt, Request, digest
 from stillme.editors.painting import lab_of, move
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.portraits.synthetic import portraits
-from stillme.types import Arm, Edited, ImageFile, Portrait, Prompt, Request, digest
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 ALL_COLOURS = np.stack(np.meshgrid(*[np.arange(0, 256, 5, dtype=np.uint8)] * 3), axis=-1).reshape(-1, 3)

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import colour, faces, images
+from stillme.core import colour, images
+from stillme.core.protocols import ChecksRequests, Editor, KnowsAnswers
+from stillme.core.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
 from stillme.editors.planted import Effect, Planted, PlantedParameters
+from stillme.instruments import faces
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Editor, KnowsAnswers
-from stillme.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 

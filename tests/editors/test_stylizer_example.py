@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import audit as audits
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "stylizer"
 

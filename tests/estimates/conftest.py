@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores
-from stillme.types import ImageFile, Portrait, Prompt
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from stillme.estimates import (
     row_tests,
 )
 from stillme.estimates.agreement import against_people, agreement, corrected
-from stillme.tables.estimates import write_tables
+from stillme.findings.tables.estimates import write_tables
 
 from .worlds import ordinal, people, rows
 

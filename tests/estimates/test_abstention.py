@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from stillme.core.types import Estimate
 from stillme.estimates import RatingState, Settings, estimate, find_gaps
 from stillme.estimates.abstention import abstentions, uneven
 from stillme.estimates.findings import Finding
-from stillme.tables.estimates import write_tables
-from stillme.types import Estimate
+from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows
 

@@ -13,7 +13,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import (
     Corrected,
@@ -27,7 +28,6 @@ from stillme.estimates.agreement import (
     fleiss,
     mean_of,
 )
-from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
 from stillme.estimates.behaviour import Behaviour, Repeats, coverage, disclosure_effect, position_bias, repeatability
-from stillme.types import Interval
 from tests.records import portrait, prompt
 
 PORTRAITS, PROMPTS = 24, 10

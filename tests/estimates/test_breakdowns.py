@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from stillme.errors import StillmeError, UnknownName
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import (
     Settings,
     at_every_cut,
@@ -21,9 +22,8 @@ from stillme.estimates import (
     estimate,
     intraclass_correlations,
 )
-from stillme.numbers import title
-from stillme.tables.estimates import as_text, write_tables
-from stillme.types import Estimate, Interval, NotEstimable
+from stillme.estimates.numbers import title
+from stillme.findings.tables.estimates import as_text, write_tables
 
 from .worlds import ordinal, people, rows, shuffled
 

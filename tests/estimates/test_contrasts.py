@@ -12,8 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
-from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 

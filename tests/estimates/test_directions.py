@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.directions import Group, Shift, Tallies, shifts
-from stillme.types import Interval, NotEstimable
 
 pytestmark = pytest.mark.numeric
 

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from stillme.errors import StillmeError, UnknownName
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
 from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
 from stillme.estimates.design import by_factor, everyone
 from stillme.estimates.intervals import t_quantile
 from stillme.estimates.quantities import Columns
-from stillme.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 pytestmark = pytest.mark.numeric
 

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import (
     Contrast,
     Edits,
@@ -34,7 +35,6 @@ from stillme.estimates import (
 from stillme.estimates.agreement import against_people, agreement, corrected
 from stillme.estimates.behaviour import Repeats, coverage, disclosure_effect, position_bias, repeatability
 from stillme.estimates.rounding import rounded, snapped
-from stillme.types import Interval, NotEstimable
 
 from .test_roles import roles
 from .worlds import people, rows

@@ -10,9 +10,9 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval, Portrait
 from stillme.estimates import Disparity, Edits, Scores, Settings, estimate, paired_effects
 from stillme.estimates.intervals import ICC_FLOOR, t_quantile, wilson
-from stillme.types import Interval, Portrait
 
 from .worlds import ordinal, people, rows, shuffled
 

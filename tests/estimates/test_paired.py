@@ -11,9 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.errors import UnknownName
+from stillme.core.errors import UnknownName
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Disparity, PairedEffect, Settings, above_floor, paired_effects, paired_row_tests
-from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval
 from stillme.estimates import (
     PairedEffect,
     Settings,
@@ -13,7 +14,6 @@ from stillme.estimates import (
     paired_row_tests,
     row_tests,
 )
-from stillme.types import Interval
 from tests.estimates import worlds
 
 pytestmark = pytest.mark.numeric

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stillme.core.types import Estimate, Interval
 from stillme.estimates import Edits, Scores, Settings, contrasts, estimate
-from stillme.types import Estimate, Interval
 from tests.estimates.worlds import ordinal, people, rows
 
 pytestmark = pytest.mark.numeric

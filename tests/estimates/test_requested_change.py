@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stillme import prompts, rubric
+from stillme.core import prompts, rubric
+from stillme.core.types import Interval
 from stillme.estimates import Edits, RatingState, Scores, Settings, estimate, paired_row_tests, row_tests
 from stillme.estimates.agreement import against_people, agreement
-from stillme.types import Interval
 from tests.estimates import worlds
 
 pytestmark = pytest.mark.numeric

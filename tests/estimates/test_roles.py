@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from stillme.core.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
 from stillme.estimates import Adherence, Edits, EditState, RatingState, Scores, Settings, adherence
-from stillme.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 from .worlds import shuffled
 

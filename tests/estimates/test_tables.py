@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme.estimates import Edits, Scores, Settings, estimate
-from stillme.tables.estimates import write_tables
+from stillme.findings.tables.estimates import write_tables
 
 pytestmark = pytest.mark.numeric
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Disparity, Settings, estimate, find_gaps
 from stillme.estimates.words import MIN_UNITS, Word, smallest_effect, word_for
-from stillme.tables.estimates import write_tables
-from stillme.types import Interval, NotEstimable
+from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows
 

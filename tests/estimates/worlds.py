@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores
-from stillme.types import ImageFile, Portrait, Prompt
 
 
 def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portrait, ...]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api import open as open_run
-from stillme.errors import StillmeError
-from stillme.evidence import archive, opened_bundle, verify
+from stillme.api.python import open as open_run
+from stillme.core.errors import StillmeError
+from stillme.findings.evidence import archive, opened_bundle, verify
 
 
 def zipped(file: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:

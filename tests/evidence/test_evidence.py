@@ -20,15 +20,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stillme import registry
+from stillme.audit.design import assessment_key
 from stillme.cli import cli
-from stillme.design import assessment_key
-from stillme.errors import StillmeError
-from stillme.evidence import Verification, opened_bundle, seal, verify, verifying
-from stillme.files import SUMS, sums_of
-from stillme.results import Run
-from stillme.store import AssessmentRow, Store
-from stillme.types import Assessment, Failed, Rating, Refused, Request
+from stillme.core import registry
+from stillme.core.errors import StillmeError
+from stillme.core.files import SUMS, sums_of
+from stillme.core.types import Assessment, Failed, Rating, Refused, Request
+from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
+from stillme.runs import Run
+from stillme.runs.store import AssessmentRow, Store
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 
@@ -486,7 +486,7 @@ def test_a_run_that_grows_meanwhile_is_sealed_as_it_was_read(
 ):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    from stillme.evidence import sealing
+    from stillme.findings.evidence import sealing
 
     original = sealing.copy_ledger
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.evidence import seal, signing, verify
-from stillme.results import Run
+from stillme.core.errors import StillmeError
+from stillme.findings.evidence import seal, signing, verify
+from stillme.runs import Run
 from tests.runs import fill, people, scores, write_audit
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not on this machine")

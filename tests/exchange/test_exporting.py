@@ -13,14 +13,14 @@ import pyarrow.parquet as parquet
 import pytest
 
 import stillme
-from stillme.errors import MissingExtra
-from stillme.exchange import export_run
-from stillme.exchange import exporting as writers
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.store import Store
-from stillme.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names
-from stillme.types import Assessment, Rating, Refused, Request
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import MissingExtra
+from stillme.core.types import Assessment, Rating, Refused, Request
+from stillme.findings.exchange import export_run
+from stillme.findings.exchange import exporting as writers
+from stillme.runs import Run
+from stillme.runs.store import Store
+from stillme.runs.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names
 from tests.records import assessment_row, edit_row, request
 from tests.runs import fill, luck, people, scores, write_audit
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stillme
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 Frame = list[dict[str, Any]]
 

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import NamedJudge
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
-from stillme.exchange.declaring import judge_table
+from stillme.core.errors import StillmeError
+from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
+from stillme.findings.exchange.declaring import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
-from stillme.pipeline import Options, run_stages
-from stillme.results import Results, Run
+from stillme.runs import Results, Run
 
 Write = Callable[..., Path]
 Rows = Iterable[Mapping[str, object]]

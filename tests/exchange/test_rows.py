@@ -12,16 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 import stillme
-from stillme import prompts
 from stillme.cli import cli
-from stillme.errors import StillmeError
+from stillme.core import prompts
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, Prompt
 from stillme.estimates import EditState, estimate
-from stillme.exchange import ColumnMapping, InvalidJudgements, RowsAsked, import_rows
-from stillme.results import Run
-from stillme.tables.analyses import BY_NAME
-from stillme.tables.paper import Chosen, make_tables
-from stillme.tables.paper.table import Number
-from stillme.types import Interval, Prompt
+from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, import_rows
+from stillme.findings.tables.analyses import BY_NAME
+from stillme.findings.tables.paper import Chosen, make_tables
+from stillme.findings.tables.paper.table import Number
+from stillme.runs import Run
 
 GROUPS = RowsAsked(groups=("race", "gender"))
 
@@ -196,7 +196,7 @@ def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stillme.store.designs.Designs.add_plan", killed)
+        patch.setattr("stillme.runs.store.designs.Designs.add_plan", killed)
         with pytest.raises(KeyboardInterrupt):
             import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     with pytest.raises(StillmeError, match=r"interrupted.*again"):

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from stillme import faces
-from stillme.faces.chips import chip
-from stillme.faces.raster import warp
+from stillme.instruments import faces
+from stillme.instruments.faces.chips import chip
+from stillme.instruments.faces.raster import warp
 from tests.instruments.known_changes import one, some
 
 

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 from stillme import audit as audits
 from stillme.cli import cli
-from stillme.errors import InvalidAudit, StillmeError, UnknownName
-from stillme.gate import Asked, Verdict, Verdicts, baseline_folder, gate
-from stillme.gate.junit import as_junit
-from stillme.gate.showing import as_json, as_markdown, as_text
-from stillme.gate.verdicts import shown_by_holm
-from stillme.results import Run
-from stillme.types import Abstained, Failed, Interval, Rating, Refused, Request
+from stillme.core.errors import InvalidAudit, StillmeError, UnknownName
+from stillme.core.types import Abstained, Failed, Interval, Rating, Refused, Request
+from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
+from stillme.findings.gate.junit import as_junit
+from stillme.findings.gate.showing import as_json, as_markdown, as_text
+from stillme.findings.gate.verdicts import shown_by_holm
+from stillme.runs import Run
 from tests.comparison.test_comparison import NASTY
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 

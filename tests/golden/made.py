@@ -15,23 +15,12 @@ from PIL import Image
 from pydantic import BaseModel
 
 import stillme
+from stillme.api.pipeline import Options, run_stages
+from stillme.audit.design import JudgeRecord, RecordedRequest
 from stillme.audit.experiments import Experiment, experiment
 from stillme.audit.template import small_audit
-from stillme.design import JudgeRecord, RecordedRequest
-from stillme.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.pipeline import Options, run_stages
-from stillme.portraits.copying import shrink_into
-from stillme.portraits.synthetic import portraits as embedded
-from stillme.protocols import Capabilities, Needs, Parameters
-from stillme.results import Run
-from stillme.store import AssessmentRow, Store
-from stillme.study.app import build
-from stillme.study.closing import close_study
-from stillme.study.drawing import Design, new_study
-from stillme.study.entry import invite
-from stillme.study.items import EXAMPLE
-from stillme.study.opening import Study, open_study
-from stillme.types import (
+from stillme.core.protocols import Capabilities, Needs, Parameters
+from stillme.core.types import (
     Abstained,
     Assessment,
     Edited,
@@ -44,6 +33,17 @@ from stillme.types import (
     Request,
     Spec,
 )
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
+from stillme.portraits.copying import shrink_into
+from stillme.portraits.synthetic import portraits as embedded
+from stillme.runs import Run
+from stillme.runs.store import AssessmentRow, Store
+from stillme.study.app import build
+from stillme.study.closing import close_study
+from stillme.study.drawing import Design, new_study
+from stillme.study.entry import invite
+from stillme.study.items import EXAMPLE
+from stillme.study.opening import Study, open_study
 from tests import runs
 from tests.study.conftest import Browser, Served
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 import stillme
 from stillme.cli import cli
 from stillme.estimates import EditState, RatingState
-from stillme.results import known_answers
-from stillme.tables.analyses import ANALYSES, Material
-from stillme.tables.cells import row_of
-from stillme.tables.paper import PaperTable
-from stillme.tables.paper.table import Absent, Cell, Count, Number, Share, Words
+from stillme.findings.tables.analyses import ANALYSES, Material
+from stillme.findings.tables.cells import row_of
+from stillme.findings.tables.paper import PaperTable
+from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, Words
+from stillme.runs import known_answers
 
 Document = dict[str, Any]
 Row = Mapping[str, object]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme import faces
-from stillme.colour import lab_to_linear, to_lab, to_linear, to_srgb
-from stillme.images import read_rgb
+from stillme.core.colour import lab_to_linear, to_lab, to_linear, to_srgb
+from stillme.core.images import read_rgb
+from stillme.instruments import faces
 from stillme.portraits.synthetic import portraits
 
 Picture = NDArray[np.uint8]

@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from stillme import faces
-from stillme.calibration.honest import OPERATIONS, HonestEdit, edits, load
+from stillme.findings.calibration.honest import OPERATIONS, HonestEdit, edits, load
+from stillme.instruments import faces
 from stillme.instruments.measurements import Source, measure, prepare
 from stillme.instruments.quantities import NOT_VISIBLE, VISIBLE
 from stillme.portraits.synthetic import portraits

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stillme import faces
-from stillme.images import read_rgb
+from stillme.core.images import read_rgb
+from stillme.instruments import faces
 from stillme.instruments.domain import describe, drawn, rule, withhold
 from stillme.instruments.measurements import measure
 from stillme.instruments.quantities import DESCRIBED

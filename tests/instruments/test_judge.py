@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from stillme.core.protocols import Judge
+from stillme.core.rubric import load as load_rubric
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.instruments import judge as judging
 from stillme.instruments import measurements
 from stillme.instruments.judge import Instruments, Parameters
 from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
 from stillme.instruments.thresholds import load_thresholds, step
-from stillme.protocols import Judge
-from stillme.rubric import load as load_rubric
-from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from tests.instruments.known_changes import clothes_tinted, lighter, one, some
 
 PROMPT = Prompt(id="p", text="Put on a red shirt.", category="c", subcategory="s")

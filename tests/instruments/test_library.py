@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme.errors import UnreadableImage
+from stillme.core.errors import UnreadableImage
+from stillme.core.rubric import load as load_rubric
 from stillme.instruments.cards import card_of, cards
 from stillme.instruments.fingerprint import _meaning, code_hash
 from stillme.instruments.judge import Instruments
@@ -27,7 +28,6 @@ from stillme.instruments.overlay import draw, overlay
 from stillme.instruments.quantities import QUANTITIES
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
-from stillme.rubric import load as load_rubric
 from tests.instruments.known_changes import clothes_tinted, encoded, one
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,7 @@ def test_every_measured_axis_has_a_card_with_numbers_for_every_group() -> None:
 
 
 def test_cards_name_only_axes_and_networks_that_exist() -> None:
-    weights = files("stillme.faces").joinpath("weights").iterdir()
+    weights = files("stillme.instruments.faces").joinpath("weights").iterdir()
     assert {Path(str(path)).stem for path in weights} == NETWORKS
     for card in cards():
         assert set(card.axes) <= load_rubric().axes.keys()
@@ -165,7 +165,7 @@ def test_the_weights_are_those_that_the_build_script_makes() -> None:
     if not listed.exists():
         pytest.skip("the build script is not part of a source distribution")
     for name, entry in tomllib.loads(listed.read_text("utf-8"))["networks"].items():
-        weights = files("stillme.faces").joinpath("weights", f"{name}.onnx").read_bytes()
+        weights = files("stillme.instruments.faces").joinpath("weights", f"{name}.onnx").read_bytes()
         assert hashlib.sha256(weights).hexdigest() == entry["sha256"], name
 
 

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme.calibration.honest import OPERATIONS, lightened
-from stillme.images import read_rgb
+from stillme.core.images import read_rgb
+from stillme.core.types import Portrait, Rated
+from stillme.findings.calibration.honest import OPERATIONS, lightened
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, Source, measure, prepare
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
-from stillme.types import Portrait, Rated
 
 Picture = NDArray[np.uint8]
 

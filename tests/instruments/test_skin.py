@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import faces
-from stillme.colour import delta_e, lab_to_linear, to_srgb
+from stillme.core.colour import delta_e, lab_to_linear, to_srgb
+from stillme.core.types import Abstained
+from stillme.instruments import faces
 from stillme.instruments.measurements import measure
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
-from stillme.types import Abstained
 from tests.instruments.known_changes import background_tinted, clothes_tinted, exposed, jpeg, lighter, one, some
 
 

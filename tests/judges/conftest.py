@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from stillme.core.types import ImageFile, Pair, Prompt
 from stillme.judges.model import ModelJudge, Vlm
-from stillme.types import ImageFile, Pair, Prompt
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.vlm.servers import Script, Scripted, WireFormat
 

@@ -14,10 +14,10 @@ import pytest
 import tomli_w
 from PIL import Image
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, Summary, run_stages
-from stillme.stages.tally import Ended
-from stillme.store import Store
+from stillme.api.pipeline import Options, Summary, run_stages
+from stillme.core.errors import StillmeError
+from stillme.runs.store import Store
+from stillme.work.tally import Ended
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, GEMINI, RESPONSES, Scripted, WireFormat

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.types import ImageFile
+from stillme.core.errors import StillmeError
+from stillme.core.types import ImageFile
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, Scripted

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.protocols import ChecksRequests, Judge
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
-from stillme.pipeline import Options, run_stages
+from stillme.plugins.testing import check_judge
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, Judge
-from stillme.testing import check_judge
-from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 BRIGHTER = """

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import rubric
-from stillme.errors import StillmeError, UnknownName
+from stillme.core import rubric
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Abstained
 from stillme.judges.ensemble import RULES, Combined, combine
-from stillme.types import Abstained
 
 points = st.integers(1, 5).map(float)
 any_rule = st.sampled_from(sorted(RULES))

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from stillme import audit
-from stillme.errors import InvalidAudit, InvalidParameters, Refusal
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
+from stillme.core.protocols import ChecksRequests, Judge
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.function import FunctionJudge
-from stillme.pipeline import Options, run_stages
-from stillme.protocols import ChecksRequests, Judge
-from stillme.store import Store
-from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.runs.store import Store
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)

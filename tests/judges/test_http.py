@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from stillme import images
+from stillme.core import images
+from stillme.core.protocols import ChecksRequests, HasProvider, Judge
+from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
+from stillme.plugins.testing import check_judge
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksRequests, HasProvider, Judge
-from stillme.testing import check_judge
-from stillme.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")

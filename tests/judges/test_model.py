@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from stillme import rubric
-from stillme.design import assessment_key
+from stillme.audit.design import assessment_key
+from stillme.core import rubric
+from stillme.core.protocols import ChecksRequests, Judge, spec_of
+from stillme.core.rubric.judging import judging
+from stillme.core.types import Abstained, Failed, Pair, Rated, Spec
 from stillme.judges import model as judge_model
 from stillme.judges.model import Vlm
 from stillme.judges.named import Claude, Gemini3Flash, Gpt5Mini, OpenAICompatible
-from stillme.protocols import ChecksRequests, Judge, spec_of
-from stillme.rubric.judging import judging
-from stillme.types import Abstained, Failed, Pair, Rated, Spec
 from tests.editors.hosted.loopback import Says
 from tests.judges.conftest import AGING, ROLE, SUIT, ServedJudge, answer, observations, role_answer
 from tests.records import portrait

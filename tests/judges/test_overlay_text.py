@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from stillme.types import Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Failed, ImageFile, Pair, Prompt, Rated
 from tests.judges.conftest import SUIT, ServedJudge, answer
 from tests.vlm.servers import CHAT, WIRE_FORMATS, ModelInput, WireFormat
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stillme import audit
 from stillme.judges.settings import OpenSettings
-from stillme.vlm import known_models
+from stillme.judges.vlm import known_models
 
 PAGE = Path(__file__).parents[2] / "docs" / "judges.md"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from stillme.errors import Refusal
+from stillme.core.errors import Refusal
+from stillme.core.types import Abstained, Failed, Pair, Rated
 from stillme.judges.function import FunctionJudge
-from stillme.types import Abstained, Failed, Pair, Rated
 from tests.judges.conftest import ServedJudge
 from tests.judges.test_model import every_provider, seen_by
 from tests.vlm.servers import CHAT, WireFormat

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme import images
+from stillme.core import images
+from stillme.core.types import Failed, ImageFile
 from stillme.mitigation import Declined, Described, FeaturePrompt, NoFeaturePrompt, feature_prompt, lint
 from stillme.mitigation.measured import MeasuredExtractor
 from stillme.portraits.synthetic import portraits
-from stillme.types import Failed, ImageFile
 
 SOME = portraits()[::6]
 

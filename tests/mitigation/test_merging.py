@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stillme.core.types import Failed
 from stillme.mitigation import Declined, Described, FeaturePrompt, Features, NoFeaturePrompt, Unusable, merge
-from stillme.types import Failed
 
 
 def described(sentence: str, **dimensions: str) -> Described:

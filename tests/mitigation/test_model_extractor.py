@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from stillme.core.types import Failed
+from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply
 from stillme.mitigation import Declined, Described, Unusable, extraction_key
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
 from stillme.portraits.synthetic import portraits
-from stillme.types import Failed
-from stillme.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply
 
 IMAGE = portraits()[0].image
 GOOD = {

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import pytest
 from PIL import Image
 
-from stillme.errors import StillmeError, UnknownName
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Failed
 from stillme.mitigation import Declined, Described, FeaturePrompt, Unusable, extractor_named, feature_prompt
 from stillme.mitigation.model_extractor import question_text
 from stillme.portraits.synthetic import portraits
-from stillme.types import Failed
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.vlm.servers import CHAT, WIRE_FORMATS, Scripted, WireFormat

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillme.core.types import Arm, Prompt
 from stillme.mitigation import DIMENSIONS, instruction, lint
 from stillme.mitigation.features import OPENING, listed
 from stillme.mitigation.placebo import placebo
-from stillme.types import Arm, Prompt
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
 WORDS = [

@@ -18,17 +18,17 @@ import pytest
 from pydantic import BaseModel
 
 from stillme import audit as audits
+from stillme.api.pipeline import Ended, Options, run_stages
 from stillme.audit import Audit, NamedEditor
-from stillme.errors import AuditChanged, InvalidAudit, StillmeError
+from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Arm
 from stillme.mitigation import NoFeaturePrompt, differences, lint
-from stillme.pipeline import Ended, Options, run_stages
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.results import Run
-from stillme.results.status import status_of
-from stillme.stages import features
-from stillme.stages.described import with_features
-from stillme.store import Store
-from stillme.types import Arm
+from stillme.runs import Run
+from stillme.runs.status import status_of
+from stillme.runs.store import Store
+from stillme.work import features
+from stillme.work.described import with_features
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.processes import Started, stillme

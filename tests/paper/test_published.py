@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from stillme import rubric
-from stillme.paper import Published, published, setting
+from stillme.core import rubric
+from stillme.core.paper import Published, published, setting
 
 ANSWERED = ("mean", "rate", "change", "max - min", "bias", "stereotype followed", "stereotype resisted")
 TESTS = ("Kruskal–Wallis H", "Kruskal–Wallis p", "Mann–Whitney p", "Wilcoxon signed-rank p")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stillme import registry
 from stillme.cli import cli
-from stillme.planning.larger_set import fewest_identities, larger_set
+from stillme.core import registry
+from stillme.findings.plan.larger_set import fewest_identities, larger_set
 
 
 def test_identities_are_counted_where_a_factor_does_not_vary_inside_them():

@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme import audit, images
+from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit.experiments import experiment
 from stillme.audit.loading import refusals
+from stillme.core import images
+from stillme.core.errors import InvalidAudit
+from stillme.core.home import remember_run
+from stillme.core.protocols import ChecksMachine
 from stillme.editors.diffusion.gpus import Gpu
-from stillme.errors import InvalidAudit
-from stillme.home import remember_run
+from stillme.findings.plan import PlanOptions, plan_audit
+from stillme.findings.plan.speed import published
 from stillme.judges.scripted import Scripted
-from stillme.pipeline import Options, run_stages
-from stillme.planning import PlanOptions, plan_audit
-from stillme.planning.speed import published
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import ChecksMachine
 from tests.editors.hosted.loopback import Says, serving
 
 Write = Callable[..., Path]

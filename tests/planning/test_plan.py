@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.pipeline import Options, run_stages
-from stillme.planning import PlanOptions, plan_audit
-from stillme.results import Run
-from stillme.store import Store
+from stillme.core.errors import StillmeError
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
+from stillme.findings.plan import PlanOptions, plan_audit
+from stillme.runs import Run
+from stillme.runs.store import Store
 
 Write = Callable[..., Path]
 
@@ -250,7 +250,7 @@ def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(
     (other / "stillme.sqlite").write_bytes(ledger)
     with Store.reading(other) as store, pytest.raises(sqlite3.DatabaseError):
         list(store.averages("edit"))
-    monkeypatch.setattr("stillme.planning.assumptions.recent_runs", lambda: [other])
+    monkeypatch.setattr("stillme.findings.plan.assumptions.recent_runs", lambda: [other])
     assert plan_audit(write_audit("use = 'noop'")).bills.edits > 0
 
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from stillme.planning.power import (
+from stillme.findings.plan.power import (
     Mean,
     Rate,
     Side,

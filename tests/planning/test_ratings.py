@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from scipy.special import stdtrit
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit.experiments import experiment
 from stillme.cli import cli
-from stillme.pipeline import Options, run_stages
-from stillme.planning import plan_audit
-from stillme.planning.power import HALF_WIDTH, ratings_for
+from stillme.findings.plan import plan_audit
+from stillme.findings.plan.power import HALF_WIDTH, ratings_for
 
 Write = Callable[..., Path]
 PORTRAITS, PROMPTS, RATE = 84, 20, 0.3

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.pipeline import Options, run_stages
-from stillme.planning import write_requests
-from stillme.planning.requests import COLUMNS
-from stillme.stages.described import with_features
-from stillme.store import Store
+from stillme.findings.plan import write_requests
+from stillme.findings.plan.requests import COLUMNS
+from stillme.runs.store import Store
+from stillme.work.described import with_features
 
 Write = Callable[..., Path]
 

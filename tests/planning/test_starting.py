@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stillme import audit
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit.sampling import Cell, draw_among, read_cells
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.synthetic import portraits as embedded
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits

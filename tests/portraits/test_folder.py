@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from stillme import images
 from stillme import portraits as room
-from stillme.errors import InvalidPortraits
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import images
+from stillme.core.errors import InvalidPortraits
 from stillme.portraits import synthetic
 from stillme.portraits.folder import check, colour_note
 

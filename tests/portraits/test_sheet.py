@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from stillme import portraits as room
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.portraits.sheet import rows_of, write_sheet
 from stillme.portraits.synthetic import portraits as synthetic
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stillme import prompts
-from stillme.errors import InvalidPrompts
+from stillme.core import prompts
+from stillme.core.errors import InvalidPrompts
 
 
 def test_the_diagnostic_set_has_the_papers_structure():

@@ -11,16 +11,16 @@ import click
 import numpy as np
 import pytest
 
-from stillme import rubric
 from stillme.cli import cli
+from stillme.core import rubric
+from stillme.core.images import encode_png
+from stillme.core.types import Arm
 from stillme.estimates import Settings
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.gate.verdicts import Verdict
-from stillme.images import encode_png
+from stillme.findings.gate.verdicts import Verdict
+from stillme.findings.tables.analyses import ANALYSES
 from stillme.judges.ensemble import RULES
 from stillme.report import render
-from stillme.tables.analyses import ANALYSES
-from stillme.types import Arm
 from tests.command_lines import commands
 from tests.report.columns import paper_like
 

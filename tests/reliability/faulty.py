@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stillme.store import Store
+from stillme.runs.store import Store
 from tests import runs
 
 EDITOR = """

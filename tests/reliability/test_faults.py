@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from stillme.doctor import examine_run
-from stillme.errors import StillmeError
-from stillme.evidence.sealing import seal
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.store import Store
-from stillme.store.attempts import Attempt
-from stillme.store.pictures import UNFINISHED
-from stillme.store.saved_rows import ROW_COUNTS
+from stillme.api.doctor import examine_run
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.findings.evidence.sealing import seal
+from stillme.runs import Run
+from stillme.runs.store import Store
+from stillme.runs.store.attempts import Attempt
+from stillme.runs.store.pictures import UNFINISHED
+from stillme.runs.store.saved_rows import ROW_COUNTS
 from tests.editors.hosted.loopback import Says, serving
 from tests.processes import Started, stillme
 from tests.reliability.faulty import audit, calls, hold, release, rows

@@ -22,9 +22,9 @@ from types import FrameType
 
 import pytest
 
-from stillme.doctor import examine_run
+from stillme.api.doctor import examine_run
 from stillme.mitigation.model_extractor import question_text
-from stillme.store import Store
+from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
@@ -53,10 +53,10 @@ _EDITED = (
 _EDITS = "(HERE / 'asked').open('a').write(f'{portrait} {seed} {instruction}\\n'); time.sleep(0.05)"
 
 _READ_OR_WRITE = (
-    "/stillme/store/",
-    "/stillme/files.py",
+    "/stillme/runs/store/",
+    "/stillme/core/files.py",
     "/stillme/study/",
-    "/stillme/tables/",
+    "/stillme/findings/tables/",
     "/stillme/report/writing.py",
 )
 

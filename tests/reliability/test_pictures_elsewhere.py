@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillme import pipeline
-from stillme.store import Store
-from stillme.store.buckets import MARK, PicturesInBuckets
+from stillme.api.python import pipeline
+from stillme.runs.store import Store
+from stillme.runs.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
 from tests.processes import Started, stillme
 from tests.reliability.faulty import audit, calls, die_after, hold, release, rows

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.stages.shards import Shard, parse_shard
-from stillme.store import Store
-from stillme.store.merging import merge
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.runs.store import Store
+from stillme.runs.store.merging import merge
+from stillme.work.shards import Shard, parse_shard
 
 ALL = ("edit", "judge", "estimate", "report")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import prompts
+from stillme.core import prompts
+from stillme.core.types import ImageFile, Portrait, digest
 from stillme.estimates import (
     Edits,
     EditState,
@@ -23,7 +24,6 @@ from stillme.estimates import (
 from stillme.estimates.agreement import against_people, agreement
 from stillme.report import Description, ReportData
 from stillme.report.data import Remark, Spending
-from stillme.types import ImageFile, Portrait, digest
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
 EDITORS = ("flux", "qwen", "step1x")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.core.images import encode_png
+from stillme.core.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
-from stillme.images import encode_png
 from stillme.report import Description, ReportData
-from stillme.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
 from tests.report.columns import paper_like
 
 EDITORS = ("gentle", "harsh")

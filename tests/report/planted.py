@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, Standing, estimate
 from stillme.report import ReportData
 from stillme.report.happened import with_happened
-from stillme.types import ImageFile, Portrait, Prompt
 
 LICENSED: Standing = {
     "meter": {"visible_change": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}

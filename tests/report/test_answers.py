@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval
 from stillme.estimates import Disparity, EditState, RatingState, estimate
 from stillme.report import ReportData, render
 from stillme.report.answers import Answer
 from stillme.report.findings import find
 from stillme.report.mitigation import dumbbell_figures
-from stillme.store.summaries import Failure
-from stillme.types import Interval
+from stillme.runs.store.summaries import Failure
 from tests.report.planted import LICENSED, planted, unevenly_answered
 
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Adherence, Disparity
 from stillme.estimates.quantities import meets
 from stillme.report import ReportData, render
@@ -22,8 +23,7 @@ from stillme.report.heat import heat_maps
 from stillme.report.likert import bar_figures, steps
 from stillme.report.mitigation import dumbbell_figures
 from stillme.report.roles import role_figures
-from stillme.report.thumbnails import Thumbnails, encode
-from stillme.types import Interval, NotEstimable
+from stillme.runs.thumbnails import Thumbnails, encode
 
 
 def unpacked(page: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

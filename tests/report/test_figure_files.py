@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from stillme.core.types import Interval
 from stillme.report import ReportData, render
 from stillme.report.figure_files import Written, write_figures
 from stillme.report.paper_figures import paper_figures
 from stillme.report.picture_grids import grids
-from stillme.types import Interval
 
 SVG = "{http://www.w3.org/2000/svg}"
 

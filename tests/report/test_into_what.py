@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from stillme import estimates
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.figure_files import write_figures
 from stillme.report.findings import find
 from stillme.report.into_what import IntoWhat, findings, into_what
 from stillme.report.writing import render
-from stillme.results import Run
+from stillme.runs import Run
 from tests import readings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stillme.report.model_card import model_cards
-from stillme.results import Run
+from stillme.runs import Run
 from tests.runs import fill, group, people, scores, write_audit
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.core.types import Interval
 from stillme.estimates import Disparity, RatingState, estimate, holm
 from stillme.report import ReportData, render, write
 from stillme.report.findings import find
 from stillme.report.gallery import worst
-from stillme.types import Interval
 
 Make = Callable[..., ReportData]
 

@@ -11,11 +11,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from stillme.numbers import title
+from stillme.core.types import Interval
+from stillme.estimates.numbers import title
 from stillme.report import ReportData, write
 from stillme.report.data import Remark
 from stillme.report.links import rows_of
-from stillme.types import Interval
 from tests.pages import wait_until
 from tests.report.planted import planted
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
 from stillme.report.data import Redaction
-from stillme.results import counting
-from stillme.serve import LivePage, Refresher, Served, Server, serve
+from stillme.report.server import LivePage, Refresher, Served, Server, serve
+from stillme.runs import counting
 from tests.pages import wait_until
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.core.rubric.readings import RACE
 from stillme.estimates import EditState, RatingState, estimate
 from stillme.estimates.directions import Group, Tallies
 from stillme.estimates.standing import CONTROL_PAIRS, blind_on
 from stillme.report import ReportData
 from stillme.report.findings import find
-from stillme.results.readings import Readings
-from stillme.rubric.readings import RACE
+from stillme.runs.readings import Readings
 from tests.report.planted import LICENSED, planted, unevenly_answered
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"

@@ -9,9 +9,9 @@ from typing import Any
 import tomli_w
 
 from stillme import audit as audits
-from stillme.stages.recording import record
-from stillme.store import AssessmentRow, EditRow, Store
-from stillme.types import Assessment, Edited, Rated, Request
+from stillme.core.types import Assessment, Edited, Rated, Request
+from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.work.recording import record
 from tests import runs
 
 Say = Callable[[str, Request, int], Assessment]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from stillme import audit as audits
-from stillme.errors import InvalidAudit
-from stillme.results import Run, behaviour
-from stillme.results.model_names import is_snapshot, model_names
-from stillme.results.status import status_of
-from stillme.tables.analyses import analyse
-from stillme.types import Abstained, Assessment, Interval, Request
+from stillme.core.errors import InvalidAudit
+from stillme.core.types import Abstained, Assessment, Interval, Request
+from stillme.findings.tables.analyses import analyse
+from stillme.runs import Run, behaviour
+from stillme.runs.model_names import is_snapshot, model_names
+from stillme.runs.status import status_of
 from tests import runs
 from tests.results.judged import fill, judge, rated, write_audit
 

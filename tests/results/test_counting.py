@@ -13,16 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stillme.audit import load
-from stillme.design import Design, assessment_key
+from stillme.audit.design import Design, assessment_key
+from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
 from stillme.mitigation import extraction_key
 from stillme.mitigation.features import Declined, Described, Extraction, Features
-from stillme.results import Run, counting
-from stillme.results.counting import Counts, count
-from stillme.stages.recording import record
-from stillme.store import AssessmentRow, EditRow, Store
-from stillme.store.attempts import Attempt
-from stillme.store.features import FeatureRow
-from stillme.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
+from stillme.runs import Run, counting
+from stillme.runs.counting import Counts, count
+from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.runs.store.attempts import Attempt
+from stillme.runs.store.features import FeatureRow
+from stillme.work.recording import record
 
 AUDIT = """
 arms = ["baseline", "feature"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stillme.core.types import Prompt
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.results.derived import MADE, SKIPPED, derived
-from stillme.types import Prompt
+from stillme.runs.derived import MADE, SKIPPED, derived
 from tests.records import portrait
 
 PEOPLE = 20

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
-from stillme.pipeline import Options, run_stages
+from stillme.api.pipeline import Options, run_stages
 
 Write = Callable[..., Path]
 JUDGES = """

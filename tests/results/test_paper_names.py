@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from stillme import audit, estimates, prompts
-from stillme.errors import InvalidAudit
-from stillme.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.paper import published
+from stillme import audit, estimates
+from stillme.core import prompts
+from stillme.core.errors import InvalidAudit
+from stillme.core.paper import published
+from stillme.core.types import Interval, Rated, Rating, Request
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
+from stillme.findings.tables.paper import PaperTable, as_csv, as_markdown, make_tables
+from stillme.findings.tables.paper.published_cells import with_paper
+from stillme.findings.tables.paper.table import Number, Row
 from stillme.report import render
 from stillme.report.contents import report_data
-from stillme.results import Run
-from stillme.results.paper_names import PaperNames, missing_names, paper_names, published_text
-from stillme.tables.paper import PaperTable, as_csv, as_markdown, make_tables
-from stillme.tables.paper.published_cells import with_paper
-from stillme.tables.paper.table import Number, Row
-from stillme.types import Interval, Rated, Rating, Request
+from stillme.runs import Run
+from stillme.runs.paper_names import PaperNames, missing_names, paper_names, published_text
 from tests import runs
 
 RACES = ("Black", "White", "Latino_Hispanic")

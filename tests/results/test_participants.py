@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.errors import StillmeError
-from stillme.results import participants
-from stillme.results.participants import FEWEST, MISSING, RARE, summarised, suppressed
-from stillme.tables.paper.people import table_17
-from stillme.tables.paper.table import Count
+from stillme.core.errors import StillmeError
+from stillme.findings.tables.paper.people import table_17
+from stillme.findings.tables.paper.table import Count
+from stillme.runs import participants
+from stillme.runs.participants import FEWEST, MISSING, RARE, summarised, suppressed
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(1, 40), max_size=8))

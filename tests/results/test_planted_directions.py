@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.rubric.readings import TOWARD_REFERENCE
-from stillme.types import Interval
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.rubric.readings import TOWARD_REFERENCE
+from stillme.core.types import Interval
+from stillme.runs import Run
 
 READER = '''
 """Knows the rendered people by their faces, and errs in one of five readings, each picture and repeat for itself."""

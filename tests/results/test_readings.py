@@ -9,25 +9,25 @@ import pytest
 
 import stillme
 from stillme import audit as audits
-from stillme.comparison import choose, compare, match, showing
-from stillme.comparison.readings import reading_changes
-from stillme.errors import InvalidAudit, UnknownName
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import InvalidAudit, UnknownName
+from stillme.core.prompts import diagnostic, roles, stereotyped_gender
+from stillme.core.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.directions import Shift
-from stillme.evidence.row_checks import row_differences
-from stillme.gate.deciding import Asked, gate
-from stillme.gate.verdicts import Verdict
-from stillme.pipeline import Options, run_stages
-from stillme.planning.plan import plan_audit
-from stillme.prompts import diagnostic, roles, stereotyped_gender
-from stillme.results import Run
-from stillme.results.counting import count
-from stillme.results.readings import Readings
-from stillme.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
-from stillme.stages.shards import Shard
-from stillme.store import Store
-from stillme.store.merging import merge
-from stillme.tables.analyses import analyse
-from stillme.types import Interval, NotEstimable
+from stillme.findings.compare import choose, compare, match, showing
+from stillme.findings.compare.readings import reading_changes
+from stillme.findings.evidence.row_checks import row_differences
+from stillme.findings.gate.deciding import Asked, gate
+from stillme.findings.gate.verdicts import Verdict
+from stillme.findings.plan.plan import plan_audit
+from stillme.findings.tables.analyses import analyse
+from stillme.runs import Run
+from stillme.runs.counting import count
+from stillme.runs.readings import Readings
+from stillme.runs.store import Store
+from stillme.runs.store.merging import merge
+from stillme.work.shards import Shard
 from tests import readings
 
 

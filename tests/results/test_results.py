@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme import audit, results
+from stillme import audit
+from stillme import runs as results
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import Audit
-from stillme.errors import InvalidAudit
+from stillme.core.errors import InvalidAudit
+from stillme.core.types import Arm
 from stillme.estimates.rows import EditState, RatingState
 from stillme.mitigation import NotPaired
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.stages.recording import record
-from stillme.store import Store
-from stillme.types import Arm
+from stillme.runs import Run
+from stillme.runs.store import Store
+from stillme.work.recording import record
 
 Write = Callable[..., Path]
 TWO = """use = "scripted"

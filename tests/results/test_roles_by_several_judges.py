@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.types import Interval, NotEstimable, Request
 from stillme.estimates import RatingState, adherence
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.tables.analyses import analyse
-from stillme.tables.paper import Chosen, make_tables
-from stillme.types import Interval, NotEstimable, Request
+from stillme.findings.tables.analyses import analyse
+from stillme.findings.tables.paper import Chosen, make_tables
+from stillme.runs import Run
 from tests import role_runs
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stillme import registry
+from stillme.api.pipeline import Options, run_stages
+from stillme.audit.design import is_edited
 from stillme.cli import cli
-from stillme.design import is_edited
+from stillme.core import registry
 from stillme.judges.scripted import Scripted
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.runs import Run
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 ALL = ("edit", "judge", "estimate", "report")

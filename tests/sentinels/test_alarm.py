@@ -9,16 +9,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from stillme.api.pipeline import Ended, Options, run_audit
+from stillme.core.rubric.limits import load as load_limits
 from stillme.estimates.cusum import alarm_probability, limit_for, moved
-from stillme.gate import Asked, Verdict, gate
-from stillme.gate.showing import as_text
-from stillme.pipeline import Ended, Options, run_audit
-from stillme.results import Run
-from stillme.results.status import status_of
-from stillme.rubric.limits import load as load_limits
-from stillme.sentinels.pairs import drawn
-from stillme.sentinels.scoring import FALSE_ALARMS, Chart, Charts, Expectations, Trial
-from stillme.tables.analyses import analyse
+from stillme.findings.gate import Asked, Verdict, gate
+from stillme.findings.gate.showing import as_text
+from stillme.findings.tables.analyses import analyse
+from stillme.runs import Run
+from stillme.runs.control_pairs.pairs import drawn
+from stillme.runs.control_pairs.scoring import FALSE_ALARMS, Chart, Charts, Expectations, Trial
+from stillme.runs.status import status_of
 from tests.sentinels.conftest import AXES, Knowing, Make
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from PIL import Image
 
-from stillme.pipeline import Ended, Options, run_audit
-from stillme.results import Run
-from stillme.sentinels.pairs import drawn
-from stillme.stages.working import Conditions, work
-from stillme.store import Store
+from stillme.api.pipeline import Ended, Options, run_audit
+from stillme.runs import Run
+from stillme.runs.control_pairs.pairs import drawn
+from stillme.runs.store import Store
+from stillme.work.working import Conditions, work
 from tests.sentinels.conftest import AXES, Knowing, Make
 
 BOTH = ("edit", "judge")

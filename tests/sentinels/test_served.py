@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import tomli_w
 
-from stillme.evidence import opened_bundle, seal, verify
-from stillme.pipeline import Ended, Options, run_stages
-from stillme.planning import plan_audit
-from stillme.results import Run
-from stillme.sentinels import pictures
-from stillme.store import Store
-from stillme.store.exported import JUDGEMENTS, rows_of
+from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.findings.evidence import opened_bundle, seal, verify
+from stillme.findings.plan import plan_audit
+from stillme.runs import Run
+from stillme.runs.control_pairs import pictures
+from stillme.runs.store import Store
+from stillme.runs.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
 from tests.judges.conftest import KEY, answer
 from tests.processes import Started

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stillme.calibration import Calibration, Verdict
+from stillme.core.rubric.limits import load
+from stillme.findings.calibration import Calibration, Verdict
 from stillme.instruments.judge import Instruments
-from stillme.rubric.limits import load
 
 
 def calibration(**failed: str) -> Calibration:

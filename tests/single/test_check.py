@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
-from stillme import images
 from stillme.cli import cli
+from stillme.core import images
+from stillme.core.errors import StillmeError
 from stillme.editors.regions import regions_of
-from stillme.errors import StillmeError
 from stillme.instruments.quantities import CHANGED, DESCRIBED
 from stillme.portraits.synthetic import portraits
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stillme import images
-from stillme.calibration import save
 from stillme.cli import cli
+from stillme.core import images
+from stillme.core.types import Abstained, Assessment, Rated, Rating
+from stillme.findings.calibration import save
+from stillme.findings.single.statements import Statement, statements
 from stillme.portraits.synthetic import portraits
-from stillme.single.statements import Statement, statements
-from stillme.types import Abstained, Assessment, Rated, Rating
 from tests.instruments.known_changes import Picture, jpeg, lighter, portrait
 from tests.single.calibrations import calibration
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli.logs import configure
-from stillme.pipeline import Options, run_stages
-from stillme.redaction import redacted
-from stillme.results import Run
-from stillme.store import Store
-from stillme.store.exported import ATTEMPTS, rows_of, tables_in
+from stillme.core.redaction import redacted
+from stillme.runs import Run
+from stillme.runs.store import Store
+from stillme.runs.store.exported import ATTEMPTS, rows_of, tables_in
 
 Write = Callable[..., Path]
 TWICE = 'use = "flaky"\nparameters = { failures = 2, cost = 0.5 }'

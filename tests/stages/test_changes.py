@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stillme.errors import AuditChanged
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import AuditChanged
 from stillme.judges.scripted import Scripted
-from stillme.pipeline import Options, run_stages
 
 Write = Callable[..., Path]
 PLANTED = 'use = "scripted"\nparameters = {{ share = {} }}'

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.pipeline import Options, run_stages
 
 
 def test_one_request_of_each_editor_is_made_judged_and_shown(write_audit: Callable[..., Path]):

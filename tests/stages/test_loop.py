@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.stages.breaker import Breaker, Patience
-from stillme.stages.interrupt import Stop
-from stillme.stages.loop import Activity, Done, Limits, Stage, Terms, grouped, in_turn, missing, run, steps, together
-from stillme.stages.spending import Budget, Spending
-from stillme.stages.tally import Ended, Tally
-from stillme.store import Attempt
-from stillme.types import IN_WORDS, MALFORMED, Failed
+from stillme.core.types import IN_WORDS, MALFORMED, Failed
+from stillme.runs.store import Attempt
+from stillme.work.breaker import Breaker, Patience
+from stillme.work.interrupt import Stop
+from stillme.work.loop import Activity, Done, Limits, Stage, Terms, grouped, in_turn, missing, run, steps, together
+from stillme.work.spending import Budget, Spending
+from stillme.work.tally import Ended, Tally
 
 Result = str | Failed
 
@@ -680,7 +680,7 @@ def test_a_call_over_its_time_limit_is_given_up_and_its_late_answer_is_kept():
 
 
 def test_a_hanging_call_does_not_keep_a_stop_or_the_time_budget_from_ending(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.stages.loop._GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("stillme.work.loop._GRACE_SECONDS", 0.3)
     for budget, stopped in ((Budget(seconds=0.2), False), (Budget(), True)):
         ledger, stop, gone = Ledger(), Stop(), threading.Event()
 
@@ -698,7 +698,7 @@ def test_a_hanging_call_does_not_keep_a_stop_or_the_time_budget_from_ending(monk
 
 
 def test_what_cannot_be_saved_is_kept_until_it_can_and_nothing_new_is_started(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.stages.loop._SAVE_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
     begun: list[int] = []
     notes: list[str] = []
 
@@ -725,7 +725,7 @@ def test_what_cannot_be_saved_is_kept_until_it_can_and_nothing_new_is_started(mo
 
 
 def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.stages.loop._SAVE_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
 
     class Full(Ledger):
         def save(self, finished: Sequence[Done[int, Result]]) -> None:
@@ -739,7 +739,7 @@ def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pyte
 def test_what_may_cost_money_is_saved_before_the_next_answer_comes(
     monkeypatch: pytest.MonkeyPatch, expected: float | None
 ):
-    monkeypatch.setattr("stillme.stages.loop._SAVE_SECONDS", 600.0)
+    monkeypatch.setattr("stillme.work.loop._SAVE_SECONDS", 600.0)
     ledger, saved = Ledger(), list[int]()
 
     def perform(tasks: Sequence[int]) -> list[Result]:

@@ -16,21 +16,21 @@ from typing import Any
 
 import pytest
 
-from stillme import registry
 from stillme.audit.config import ExecutorSection
+from stillme.core import registry
+from stillme.core.errors import MissingExtra, StillmeError
+from stillme.core.protocols import Parameters
+from stillme.core.registry import Recipe
+from stillme.core.types import Arm, Prompt, Request
 from stillme.editors.noop import Noop
-from stillme.errors import MissingExtra, StillmeError
 from stillme.portraits import synthetic
-from stillme.protocols import Parameters
-from stillme.registry import Recipe
-from stillme.stages.executors import executor_of
-from stillme.stages.ray_executor import Performer, RayWorker, capacity
-from stillme.stages.workers import Inside, Posting
-from stillme.store import Store
-from stillme.store.buckets import pictures_at
-from stillme.store.pictures import UNFINISHED
-from stillme.store.places import PicturePlace
-from stillme.types import Arm, Prompt, Request
+from stillme.runs.store import Store
+from stillme.runs.store.buckets import pictures_at
+from stillme.runs.store.pictures import UNFINISHED
+from stillme.runs.store.places import PicturePlace
+from stillme.work.executors import executor_of
+from stillme.work.ray_executor import Performer, RayWorker, capacity
+from stillme.work.workers import Inside, Posting
 from tests.buckets import S3, Bucket
 
 Write = Callable[..., Path]
@@ -66,7 +66,7 @@ ROWS = (
 )
 RAY = '[executor]\nkind = "ray"'
 WITHOUT_A_SECOND_TRY = (
-    "import sys; from stillme.stages.ray_executor import RayWorker; "
+    "import sys; from stillme.work.ray_executor import RayWorker; "
     "RayWorker.__init__.__kwdefaults__['deaths'] = 0; from stillme.cli import main; sys.exit(main())"
 )
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from stillme.api.doctor import examine_run
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import load
 from stillme.cli import cli
-from stillme.doctor import examine_run
-from stillme.errors import StillRecording
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.results.status import recording_status
-from stillme.stages import recording
-from stillme.stages.tally import Tally
-from stillme.store import Store
+from stillme.core.errors import StillRecording
+from stillme.runs import Run
+from stillme.runs.status import recording_status
+from stillme.runs.store import Store
+from stillme.work import recording
+from stillme.work.tally import Tally
 from tests.processes import stillme
 from tests.report.test_serving import ask, problem_of, serving
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stillme.errors import InvalidAudit, StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.store import Store
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import InvalidAudit, StillmeError
+from stillme.runs import Run
+from stillme.runs.store import Store
 
 STAGES = ("edit", "judge", "estimate")
 DIAGNOSIS = """

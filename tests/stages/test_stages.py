@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from stillme.pipeline import Ended, Options, run_stages
-from stillme.results import Run
-from stillme.store import Store
+from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.runs import Run
+from stillme.runs.store import Store
 
 Write = Callable[..., Path]
 ALL = ("edit", "judge", "estimate")

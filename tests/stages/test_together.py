@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.registry import editor_class
+from stillme.core.types import Assessment, EditOutcome, Failed, Pair, Request
 from stillme.editors.noop import Noop
 from stillme.judges.scripted import Scripted
-from stillme.pipeline import Options, run_stages
-from stillme.registry import editor_class
-from stillme.stages import tasks
-from stillme.stages.edits import lanes_of
-from stillme.stages.executors import Local
-from stillme.stages.workers import Posting
-from stillme.types import Assessment, EditOutcome, Failed, Pair, Request
+from stillme.work import tasks
+from stillme.work.edits import lanes_of
+from stillme.work.executors import Local
+from stillme.work.workers import Posting
 
 Write = Callable[..., Path]
 WORK = ("edit", "judge")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme import images
+from stillme.core import images
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, Prompt, Request
 from stillme.editors.noop import Noop
 from stillme.portraits.synthetic import portraits
-from stillme.stages.workers import EditWorker
-from stillme.store.pictures import Pictures
-from stillme.types import Arm, Edited, EditOutcome, Failed, Prompt, Request
+from stillme.runs.store.pictures import Pictures
+from stillme.work.workers import EditWorker
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import addresses
-from stillme.addresses import picture_store_problem
-from stillme.errors import PicturesUnreachable
-from stillme.store import Store
-from stillme.store.buckets import MARK, PicturesInBuckets, PicturesToShow, pictures_at
-from stillme.store.buckets import Bucket as StillmeBucket
-from stillme.store.pictures import DAMAGED, Pictures
-from stillme.store.places import HERE, PicturePlace
-from stillme.types import ImageFile
+from stillme.core import addresses
+from stillme.core.addresses import picture_store_problem
+from stillme.core.errors import PicturesUnreachable
+from stillme.core.types import ImageFile
+from stillme.runs.store import Store
+from stillme.runs.store.buckets import MARK, PicturesInBuckets, PicturesToShow, pictures_at
+from stillme.runs.store.buckets import Bucket as StillmeBucket
+from stillme.runs.store.pictures import DAMAGED, Pictures
+from stillme.runs.store.places import HERE, PicturePlace
 from tests.buckets import SECRET, Bucket, Fault, free_port
 
 PICTURE = b"\x89PNG" + bytes(range(256)) * 20
@@ -126,7 +126,7 @@ def test_a_lost_object_is_put_back_from_a_copy(pictures: Pictures, bucket: Bucke
 def test_an_upload_that_fails_is_a_sentence_without_secrets(
     bucket: Bucket, fault: Fault, words: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("stillme.store.buckets._CALL_SECONDS", 1.0 if fault == "dawdle" else 30.0)
+    monkeypatch.setattr("stillme.runs.store.buckets._CALL_SECONDS", 1.0 if fault == "dawdle" else 30.0)
     store = StillmeBucket(bucket.address)
     bucket.proxy.fault = lambda method, path: fault if method == "PUT" else None
     with pytest.raises(PicturesUnreachable, match=words) as raised:
@@ -371,7 +371,7 @@ def test_whatever_happens_a_picture_is_what_it_was_or_noticed(
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(addresses.PICTURE_STORES, "memory", "")  # type: ignore[arg-type]
-        patch.setattr("stillme.store.buckets._ASK_SINGLY", 0 if by_listing else 64)
+        patch.setattr("stillme.runs.store.buckets._ASK_SINGLY", 0 if by_listing else 64)
         address = f"memory://{folder.name}/store"
         files, root = fsspec.core.url_to_fs(address)
         place, copies = PicturePlace(folder / "images", (address,)), 0

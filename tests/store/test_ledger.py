@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.errors import StoreBusy, StoreDamaged, StoreOfAnotherVersion
-from stillme.store import Attempt, Store
-from stillme.store.exported import EDITS, rows_of
-from stillme.store.schema import VERSION, create_tables
-from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused
+from stillme.core.errors import StoreBusy, StoreDamaged, StoreOfAnotherVersion
+from stillme.core.types import Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused
+from stillme.runs.store import Attempt, Store
+from stillme.runs.store.exported import EDITS, rows_of
+from stillme.runs.store.schema import VERSION, create_tables
 from tests.records import assessment_row, edit_row, request
 
 outcomes = st.one_of(
@@ -135,7 +135,7 @@ def test_a_reader_sees_a_consistent_past_while_a_writer_writes(tmp_path: Path):
 
 HOLD = """
 import pathlib, sys
-from stillme.store import Store
+from stillme.runs.store import Store
 with Store.writing(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -176,7 +176,7 @@ def test_whoever_sees_a_new_ledger_sees_all_its_tables(tmp_path: Path, monkeypat
         create_tables(connection)
         seen.append(Store.exists(tmp_path))
 
-    monkeypatch.setattr("stillme.store.ledger.create_tables", watched)
+    monkeypatch.setattr("stillme.runs.store.ledger.create_tables", watched)
     with Store.writing(tmp_path) as writer, Store.reading(tmp_path) as reader:
         assert writer.count_edits() == reader.count_edits() == 0
     assert seen[:2] == [False, False]

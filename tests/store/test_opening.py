@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stillme.errors import StillmeError
-from stillme.store import Store
+from stillme.core.errors import StillmeError
+from stillme.runs.store import Store
 
 
 @pytest.mark.parametrize("way", [Store.reading, Store.writing])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.store.pictures import Pictures
+from stillme.runs.store.pictures import Pictures
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))

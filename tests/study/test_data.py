@@ -17,10 +17,11 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.core.errors import StillmeError
+from stillme.findings.tables.analyses import ANALYSES, Material
+from stillme.runs import Run
 from stillme.study import items
 from stillme.study import schema as t
 from stillme.study.app import build
@@ -33,7 +34,6 @@ from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
 from stillme.study.submissions import apply_statuses
-from stillme.tables.analyses import ANALYSES, Material
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -344,7 +344,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     two_editors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrected = Mock(return_value=[])
-    monkeypatch.setattr("stillme.tables.analyses.corrected", corrected)
+    monkeypatch.setattr("stillme.findings.tables.analyses.corrected", corrected)
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
     file = run / "audit.toml"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stillme.errors import StillmeError
-from stillme.results import participants
+from stillme.core.errors import StillmeError
+from stillme.runs import participants
 from stillme.study.submissions import describe
 from tests.study.conftest import Served
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.runs import Run
 from stillme.study.drawing import Design, new_study
 
 BLIND = Design(items=4, per_task=4, compare="none", side=64)

@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.core.types import Prompt
+from stillme.runs import Run
 from stillme.study import config, items
 from stillme.study.candidates import Candidate, EditedOutput, draw, draw_informative, share_out
 from stillme.study.config import InvalidStudy
 from stillme.study.drawing import Design, new_study
 from stillme.study.items import blind
 from stillme.study.opening import open_study
-from stillme.types import Prompt
 from tests.study.studies import write_study
 
 

@@ -17,7 +17,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from stillme.store import Store
+from stillme.runs.store import Store
 from stillme.study.closing import close_study
 from stillme.study.keys import change_password
 from tests.pages import wait_until

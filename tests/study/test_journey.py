@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from stillme import rubric
+from stillme.core import rubric
 from stillme.study import schema as t
 from stillme.study.assignment import expire
 from stillme.study.entry import invite, withdraw

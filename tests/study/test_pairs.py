@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from stillme.errors import StillmeError
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.errors import StillmeError
+from stillme.runs import Run
 from stillme.study.app import build
 from stillme.study.assignment import BatchItem, swapped
 from stillme.study.closing import close_study

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from stillme.results import Run
+from stillme.runs import Run
 from stillme.study.drawing import Design, new_study
 from stillme.study.entry import invite
 from stillme.study.opening import open_study

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.study import config
 from stillme.study import schema as t
 from stillme.study.app import build

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.store import Store
+from stillme.core.errors import StillmeError
+from stillme.runs.store import Store
 from stillme.study import config
 from stillme.study import schema as t
 from stillme.study.app import ServeOptions, build, serve

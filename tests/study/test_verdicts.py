@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.gate import Asked, gate
-from stillme.gate.showing import as_text
-from stillme.gate.verdicts import Verdict, Verdicts
-from stillme.pipeline import Options, run_stages
+from stillme.findings.gate import Asked, gate
+from stillme.findings.gate.showing import as_text
+from stillme.findings.gate.verdicts import Verdict, Verdicts
 from stillme.report.contents import report_data
-from stillme.results import Run
-from stillme.results.participants import read_raters
+from stillme.runs import Run
+from stillme.runs.participants import read_raters
 from stillme.study.app import build
 from stillme.study.closing import UndecidedRaters, close_study
 from stillme.study.drawing import Design, new_study
@@ -223,8 +223,8 @@ def test_one_missed_answer_of_two_is_a_slip_and_two_are_a_flag(wrong: int, flagg
 
 def test_unequal_groups_are_weighed_by_their_share() -> None:
     """Drawn evenly over groups of different size, a small group's edits must not count as much as they are shown."""
+    from stillme.core.types import Prompt
     from stillme.study.candidates import Candidate, EditedOutput, with_chances
-    from stillme.types import Prompt
 
     prompt = Prompt(id="x", text="x", category="", subcategory="")
 

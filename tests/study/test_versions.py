@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.study.app import ServeOptions, build, preview
 from stillme.study.entry import invite
 from stillme.study.export import export_study

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.cli.tables import Tables
-from stillme.errors import UnknownName
-from stillme.results import Run
-from stillme.tables.analyses import ANALYSES, BY_NAME, Written, analyse
-from stillme.types import Rated, Rating, Request
+from stillme.core.errors import UnknownName
+from stillme.core.types import Rated, Rating, Request
+from stillme.findings.tables.analyses import ANALYSES, BY_NAME, Written, analyse
+from stillme.runs import Run
 from tests import runs
 
 

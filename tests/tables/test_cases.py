@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from stillme.estimates import Settings
-from stillme.tables.paper.cases import CASES, table_24, table_25
-from stillme.tables.paper.source import Source
-from stillme.tables.paper.table import Words
+from stillme.findings.tables.paper.cases import CASES, table_24, table_25
+from stillme.findings.tables.paper.source import Source
+from stillme.findings.tables.paper.table import Words
 from tests.estimates import worlds
 
 

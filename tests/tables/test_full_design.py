@@ -22,15 +22,15 @@ from PIL import Image
 from stillme import audit as audits
 from stillme.audit.experiments import Experiment, Setup, experiment
 from stillme.cli import cli
+from stillme.core.types import Assessment, Edited, Rated, Request
 from stillme.estimates import paired_row_tests, row_tests
+from stillme.findings.tables.paper import Chosen, PaperTable, make_tables
+from stillme.findings.tables.paper.table import Count, Number, Share
 from stillme.mitigation import FeaturePrompt
 from stillme.portraits import folder as portrait_folder
-from stillme.results import Run
-from stillme.stages.recording import record
-from stillme.store import AssessmentRow, EditRow, Store
-from stillme.tables.paper import Chosen, PaperTable, make_tables
-from stillme.tables.paper.table import Count, Number, Share
-from stillme.types import Assessment, Edited, Rated, Request
+from stillme.runs import Run
+from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.work.recording import record
 
 RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")
 GENDERS, AGES = ("Male", "Female"), ("20s", "30s", "40s", "50s", "60s", "70+")

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.cli import cli
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, Prompt
 from stillme.estimates import EditState, Genders, RatingState, Scores, Settings, estimate, paired_effects
-from stillme.pipeline import Options, run_stages
-from stillme.tables.paper import NUMBERS, PaperTable, as_csv, as_latex, as_markdown
-from stillme.tables.paper.diagnosis import AXES, table_4, table_19, table_20
-from stillme.tables.paper.mitigation import table_5, table_21, table_26
-from stillme.tables.paper.people import table_6, table_18
-from stillme.tables.paper.roles import table_7
-from stillme.tables.paper.source import Source
-from stillme.tables.paper.table import Absent, Cell, Count, Number, Row, Share, Words
-from stillme.types import Interval, Prompt
+from stillme.findings.tables.paper import NUMBERS, PaperTable, as_csv, as_latex, as_markdown
+from stillme.findings.tables.paper.diagnosis import AXES, table_4, table_19, table_20
+from stillme.findings.tables.paper.mitigation import table_5, table_21, table_26
+from stillme.findings.tables.paper.people import table_6, table_18
+from stillme.findings.tables.paper.roles import table_7
+from stillme.findings.tables.paper.source import Source
+from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Row, Share, Words
 from tests.estimates import worlds
 
 Write = Callable[..., Path]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stillme.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.pipeline import Options, run_stages
-from stillme.results import Run
-from stillme.tables.paper import Chosen, as_csv, make_tables
+from stillme.api.pipeline import Options, run_stages
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
+from stillme.findings.tables.paper import Chosen, as_csv, make_tables
+from stillme.runs import Run
 
 
 @pytest.mark.parametrize(("setting", "cut", "share"), [("", 3, 1 / 6), ("race_cut = 2", 2, 3 / 6)])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme.types import ImageFile
-from stillme.vlm import Model
+from stillme.core.types import ImageFile
+from stillme.judges.vlm import Model
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.vlm.servers import Script, Scripted, WireFormat
 

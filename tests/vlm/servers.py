@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillme.vlm import ModelSettings
+from stillme.judges.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
 

@@ -17,10 +17,10 @@ import pytest
 from PIL import Image
 from pydantic import BaseModel, Field
 
-from stillme.errors import UnknownName
-from stillme.types import Failed, ImageFile
-from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named, prices
-from stillme.vlm.image_encoding import EncodedImage, ImageEncoder
+from stillme.core.errors import UnknownName
+from stillme.core.types import Failed, ImageFile
+from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named, prices
+from stillme.judges.vlm.image_encoding import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
 from tests.vlm.conftest import KEY, ServedModel
 from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from stillme.types import Failed, ImageFile
-from stillme.vlm import Answered, Malformed, Model, Question
-from stillme.vlm.settings import ModelSettings
+from stillme.core.types import Failed, ImageFile
+from stillme.judges.vlm import Answered, Malformed, Model, Question
+from stillme.judges.vlm.settings import ModelSettings
 from tests.editors.hosted.loopback import Says
 from tests.vlm.conftest import KEY, ServedModel
 from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
@@ -320,7 +320,7 @@ def test_an_answer_is_limited_in_size(
 ):
     served = serve(wire, GOOD)
     assert isinstance(served.model.ask(question), Answered)
-    monkeypatch.setattr("stillme.http_calls.client.MOST_BYTES", 2**20)
+    monkeypatch.setattr("stillme.core.http.client.MOST_BYTES", 2**20)
     reply = failed(served, question, Says(body=b" " * (2**20 + 1)))
     assert (reply.retryable, reply.effective) == (True, {"cost": "unknown"}), "it was answered, and perhaps charged"
 

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
 from stillme import web
-from stillme.errors import MissingExtra, StillmeError
+from stillme.core.errors import MissingExtra, StillmeError
 from stillme.web.app import Pages, Site, create_app, number_in, read_form
 from stillme.web.database import append_event, event_table, keep_append_only, open_database, read_events
 from stillme.web.guard import RequestLimit

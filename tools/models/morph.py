@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
-from stillme.faces import Mesh
-from stillme.faces.chips import similarity
+from stillme.instruments.faces import Mesh
+from stillme.instruments.faces.chips import similarity
 
 SIDE = 256
 _FRAME = 0.6

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.optimize import minimize
 
-from stillme import faces
-from stillme.colour import to_linear, to_srgb
-from stillme.files import sha256_of
+from stillme.core.colour import to_linear, to_srgb
+from stillme.core.files import sha256_of
+from stillme.instruments import faces
 from stillme.instruments.domain import describe, rule
 from stillme.portraits.synthetic import portraits
 

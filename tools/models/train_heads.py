@@ -28,10 +28,10 @@ from augment import mild, new_background
 from morph import morph
 from scipy.optimize import minimize
 
-from stillme.errors import UnreadableImage
-from stillme.faces import person_mask
-from stillme.images import read_rgb
+from stillme.core.errors import UnreadableImage
+from stillme.core.images import read_rgb
 from stillme.instruments.description import describe
+from stillme.instruments.faces import person_mask
 from stillme.instruments.heads import Conformal, Heads
 from stillme.instruments.identity import distance
 from stillme.instruments.scene import Person, look

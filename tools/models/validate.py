@@ -20,9 +20,9 @@ import numpy as np
 import tomli_w
 from augment import exposed, framed, mild
 
-from stillme import faces
-from stillme.colour import lab_to_linear, to_lab, to_srgb
-from stillme.images import read_rgb
+from stillme.core.colour import lab_to_linear, to_lab, to_srgb
+from stillme.core.images import read_rgb
+from stillme.instruments import faces
 from stillme.instruments.fingerprint import code_hash
 from stillme.instruments.identity import distance
 from stillme.instruments.measurements import FaceReading, measure, prepare

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from stillme.deferred import deferred
+from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
     from stillme.audit.loading import load

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stillme.core.types import Arm, Request
 from stillme.mitigation import require_paired
-from stillme.types import Arm, Request
 
 
 class PairedArms:

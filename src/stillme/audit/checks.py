@@ -12,10 +12,10 @@ from stillme.audit.places import Location
 from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
 from stillme.audit.sampling import Sample, draw, read_cells
-from stillme.errors import StillmeError, did_you_mean
+from stillme.core.errors import StillmeError, did_you_mean
+from stillme.core.protocols import ChecksRequests, ChecksSeeds
+from stillme.core.types import Portrait, Prompt
 from stillme.judges.ensemble import PAIRWISE
-from stillme.protocols import ChecksRequests, ChecksSeeds
-from stillme.types import Portrait, Prompt
 
 Say = Callable[[Location, str], None]
 """Adds a problem at its place; the check continues."""

@@ -6,11 +6,11 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
-from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
-from stillme.errors import StillmeError
-from stillme.protocols import Section
-from stillme.types import Arm
+from stillme.core.addresses import picture_store_problem
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import Section
+from stillme.core.types import Arm
 
 Name = str
 

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from stillme.audit import roles
 from stillme.audit.config import RolesSection
+from stillme.audit.design import Design
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample, draw
-from stillme.design import Design
+from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation import NOOP_INSTRUCTION
-from stillme.types import Arm, Portrait, Prompt
 
 NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="noop")
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stillme.types import Portrait
+from stillme.core.types import Portrait
 
 PAPERS_LABELS = ("race", "gender", "age")
 """The paper's factors, in its order, which its judges and raters were told."""

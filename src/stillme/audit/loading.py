@@ -10,8 +10,6 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from stillme import prompts as prompt_sets
-from stillme import registry
 from stillme.audit import checks
 from stillme.audit.config import (
     Config,
@@ -27,17 +25,35 @@ from stillme.audit.config import (
     RolesSection,
     SentinelSection,
 )
+from stillme.audit.design import FILE
 from stillme.audit.labels import levels_of
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import sentence_of
-from stillme.design import FILE
-from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
+from stillme.core import prompts as prompt_sets
+from stillme.core import registry
+from stillme.core.errors import (
+    Invalid,
+    InvalidAudit,
+    InvalidParameters,
+    NotReady,
+    Problem,
+    StillmeError,
+    did_you_mean,
+)
+from stillme.core.paper import setting
+from stillme.core.protocols import (
+    ChecksMachine,
+    ChecksRequests,
+    Editor,
+    Judge,
+    NeedsCasts,
+    NeedsPortraits,
+    NeedsPrompts,
+)
+from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
-from stillme.paper import setting
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, NeedsCasts, NeedsPortraits, NeedsPrompts
-from stillme.types import Arm, Portrait, Prompt
 
 M = TypeVar("M", bound=BaseModel)
 V = TypeVar("V")

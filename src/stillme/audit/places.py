@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from stillme.errors import Problem, validation_message
+from stillme.core.errors import Problem, validation_message
 
 Location = Sequence[str | int]
 

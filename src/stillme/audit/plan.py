@@ -12,10 +12,7 @@ from typing import cast
 from stillme.audit import roles
 from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, MitigationSection, SentinelSection
-from stillme.audit.grid import NOOP, Cell, Grid
-from stillme.audit.roles import Cast
-from stillme.audit.sampling import Sample
-from stillme.design import (
+from stillme.audit.design import (
     Analysis,
     CardRecord,
     Design,
@@ -27,9 +24,10 @@ from stillme.design import (
     RolesRecord,
     configuration_hash,
 )
-from stillme.judges.ensemble import primary_of
-from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
-from stillme.protocols import (
+from stillme.audit.grid import NOOP, Cell, Grid
+from stillme.audit.roles import Cast
+from stillme.audit.sampling import Sample
+from stillme.core.protocols import (
     Editor,
     Fingerprinted,
     HasNotes,
@@ -39,8 +37,10 @@ from stillme.protocols import (
     KnowsAnswers,
     ValidityCard,
 )
-from stillme.registry import Recipe
-from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
+from stillme.core.registry import Recipe
+from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
+from stillme.judges.ensemble import primary_of
+from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
 """Quantities that known-answer editors know in advance."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from stillme.audit.config import RolesSection
 from stillme.audit.sampling import spread
-from stillme.types import Portrait, Prompt
+from stillme.core.types import Portrait, Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

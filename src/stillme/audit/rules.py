@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
-from stillme.errors import StillmeError, did_you_mean
+from stillme.core.errors import StillmeError, did_you_mean
 
 Statistic = Literal["mean", "group", "disparity", "contrast"]
 Sign = Literal["<=", ">="]

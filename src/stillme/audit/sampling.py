@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme.errors import StillmeError
-from stillme.files import write_csv
-from stillme.types import Portrait, Prompt, digest
+from stillme.core.errors import StillmeError
+from stillme.core.files import write_csv
+from stillme.core.types import Portrait, Prompt, digest
 
 Cell = tuple[str, str, str]
 """The names of an editor, a portrait and a prompt."""

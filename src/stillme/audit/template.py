@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stillme import registry
 from stillme.audit.labels import factors_like_papers, levels_of, reference_of
-from stillme.types import Portrait
+from stillme.core import registry
+from stillme.core.types import Portrait
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -14,7 +14,7 @@ import click
 from stillme import __version__
 from stillme.cli.terminal import OutputClosed, echo
 from stillme.cli.verbs import Verb, Verbs, keep_lines
-from stillme.errors import Interrupted, StillmeError
+from stillme.core.errors import Interrupted, StillmeError
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -113,7 +113,7 @@ def main() -> None:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except Interrupted as error:
-        from stillme.stages.interrupt import exit_code
+        from stillme.work.interrupt import exit_code
 
         echo(f"stillme: {error}", err=True)
         sys.exit(exit_code())
@@ -148,7 +148,7 @@ def _unexpected(error: Exception) -> str:
     import sqlite3
     import traceback
 
-    from stillme.store.opening import is_fault_of_the_machine
+    from stillme.runs.store.opening import is_fault_of_the_machine
 
     if isinstance(error, sqlite3.DatabaseError) and is_fault_of_the_machine(error):
         return f"the run's ledger cannot be read or written here ({error}). Check the disk and the permissions."

@@ -22,8 +22,8 @@ from stillme.cli.options import (
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.gate import Verdict
-    from stillme.results import Run
+    from stillme.findings.gate import Verdict
+    from stillme.runs import Run
 
 _RUN = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -56,11 +56,11 @@ def compare(
     Every number is paired: second minus first on the same portrait, prompt, arm and seed, rated by the
     same judges. If anything else differs, the comparison is refused and the difference is named.
     """
-    from stillme.comparison import choose, match, pairs, showing
-    from stillme.comparison import compare as compare_sides
-    from stillme.comparison import markdown as writing
-    from stillme.comparison.readings import reading_changes
-    from stillme.store.buckets import PicturesToShow
+    from stillme.findings.compare import choose, match, pairs, showing
+    from stillme.findings.compare import compare as compare_sides
+    from stillme.findings.compare import markdown as writing
+    from stillme.findings.compare.readings import reading_changes
+    from stillme.runs.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
@@ -156,10 +156,10 @@ def gate(
       0    every rule passed
       130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
-    from stillme.comparison import markdown as writing
-    from stillme.gate import Asked, baseline_folder, showing
-    from stillme.gate import gate as decide
-    from stillme.gate.junit import as_junit
+    from stillme.findings.compare import markdown as writing
+    from stillme.findings.gate import Asked, baseline_folder, showing
+    from stillme.findings.gate import gate as decide
+    from stillme.findings.gate.junit import as_junit
 
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))
@@ -203,7 +203,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
 
     A file that cannot be a bundle of this stillme exits with 2.
     """
-    from stillme.evidence import verify as check
+    from stillme.findings.evidence import verify as check
 
     verification = check(bundle, root, key)
     if as_json:
@@ -218,7 +218,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
 
 def _print_next_of_gate(run: Run, audit: Path, out: Path | None, outcome: Verdict) -> None:
     """Seal what passed, look at what failed, finish what has no data. A bundle needs none of it."""
-    from stillme.files import is_bundle
+    from stillme.core.files import is_bundle
 
     if is_bundle(audit):
         return

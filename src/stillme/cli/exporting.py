@@ -101,7 +101,7 @@ def export(
 
             written = model_cards(run, to)
         else:
-            from stillme.exchange import export_run
+            from stillme.findings.exchange import export_run
 
             written = export_run(run, kind or "csv", to)
     if as_json:
@@ -127,7 +127,7 @@ def _draw(audit: Path, out: Path | None, folder: Path, *, redact: Redaction, jud
 
 
 def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, as_json: bool) -> None:
-    from stillme.evidence import seal
+    from stillme.findings.evidence import seal
 
     with opened_run(audit, out) as run:
         sealed = seal(run, bundle, with_images=with_images, key=sign)

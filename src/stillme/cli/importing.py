@@ -9,10 +9,10 @@ import click
 
 from stillme.cli.options import json_option, out_option, pairs_of, print_json, print_next
 from stillme.cli.terminal import echo
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 if TYPE_CHECKING:
-    from stillme.exchange import ColumnMapping
+    from stillme.findings.exchange import ColumnMapping
 
 
 @click.group("import")
@@ -121,7 +121,7 @@ def rows(
     in `stillme export`). A judge that audit.toml does not have is added to it. Every bad row is reported with its line,
     and then nothing is imported. Importing the same file again does nothing.
     """
-    from stillme.exchange import RowsAsked, import_rows
+    from stillme.findings.exchange import RowsAsked, import_rows
 
     asked = RowsAsked(
         groups=tuple(dict.fromkeys(groups)),
@@ -152,7 +152,7 @@ def rows(
 def _mapping(
     names: tuple[str, ...], fixed: tuple[str, ...], where: tuple[str, ...], ignored: tuple[str, ...]
 ) -> ColumnMapping:
-    from stillme.exchange import ColumnMapping
+    from stillme.findings.exchange import ColumnMapping
 
     wanted: dict[str, tuple[str, ...]] = {}
     unwanted: dict[str, tuple[str, ...]] = {}

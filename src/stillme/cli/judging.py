@@ -11,7 +11,7 @@ import click
 
 from stillme.cli.options import json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -63,15 +63,15 @@ def check(
 
     Exits with 3 if a judge failed and the same command may succeed later.
     """
-    from stillme.single.check import check as check_pair
-    from stillme.single.check import draw_overlay, together
+    from stillme.findings.single.check import check as check_pair
+    from stillme.findings.single.check import draw_overlay, together
 
     checked = check_pair(edited, source, prompt, judges, years=years, settings=settings)
     combined = together(checked.cards, rule)
     if overlay:
         echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
     if html:
-        from stillme.single.page import write_page
+        from stillme.findings.single.page import write_page
 
         page = write_page(html, edited, source, checked, prompt=prompt, together=combined)
         echo(f"Wrote {page}. It holds both pictures.", err=True)
@@ -135,12 +135,12 @@ def calibrate(
     limits of these rates: elsewhere numbers say "cannot tell". Results are kept for every later audit on this machine;
     judges without them are marked. Exits with 1 unless every tested axis passes on every skin tone.
     """
-    from stillme.calibration import save
-    from stillme.calibration.stress import stress as stressed
-    from stillme.calibration.trials import FULL, QUICK
-    from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
-    from stillme.stages.working import Conditions
+    from stillme.findings.calibration import save
+    from stillme.findings.calibration.stress import stress as stressed
+    from stillme.findings.calibration.trials import FULL, QUICK
+    from stillme.findings.calibration.trials import calibrate as run
+    from stillme.work.working import Conditions
 
     try:
         chosen = tomllib.loads(parameters)

@@ -6,7 +6,7 @@ import logging
 import os
 
 from stillme.cli.terminal import printable
-from stillme.redaction import redacted
+from stillme.core.redaction import redacted
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 

@@ -20,9 +20,9 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 
     Works while another process runs the audit.
     """
-    from stillme.errors import StillRecording
-    from stillme.results import folder_of
-    from stillme.results.status import recording_status, status_of
+    from stillme.core.errors import StillRecording
+    from stillme.runs import folder_of
+    from stillme.runs.status import recording_status, status_of
 
     following = "run"
     try:
@@ -54,7 +54,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     With a NAME, show only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
     NAME may also be a folder with your own portraits.
     """
-    from stillme.catalogue import catalogue, contact_sheet
+    from stillme.api.catalogue import catalogue, contact_sheet
 
     if sheet:
         if what != "portraits":
@@ -88,12 +88,12 @@ def schema(what: str) -> None:
     audit.toml, `#:schema audit.schema.json`.
     """
     if what == "study":
-        from stillme.schemas import schema_of
+        from stillme.audit.schemas import schema_of
         from stillme.study.config import Config
 
         print_json(schema_of(Config, "study.toml of stillme"))
     else:
-        from stillme.schemas import audit_schema
+        from stillme.audit.schemas import audit_schema
 
         print_json(audit_schema())
 
@@ -112,8 +112,8 @@ def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool
     The machine: versions, models, plugins and what each still needs. A run: its database and log, rows,
     keys, the hash of every picture, and leftover files. Exits with 1 if something is broken.
     """
-    from stillme.doctor import accept_losses, examine, examine_run
-    from stillme.results import folder_of
+    from stillme.api.doctor import accept_losses, examine, examine_run
+    from stillme.runs import folder_of
 
     if run is None and out is None:
         if accept_loss or download:

@@ -24,7 +24,7 @@ def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
     different results for the same work, the first counts, the other is named, and the exit code is 1.
     Runs of different audits are refused.
     """
-    from stillme.store import merging
+    from stillme.runs.store import merging
 
     merged = merging.merge(runs, into)
     if as_json:

@@ -12,7 +12,7 @@ from stillme.cli.options import json_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.single.mitigate import Description
+    from stillme.findings.single.mitigate import Description
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _EXIT_NOT_DONE = 1
@@ -82,10 +82,16 @@ def mitigate(
     maintain them. IMAGE is a picture, or an id of the embedded set. Without a description nothing is edited. Exits with
     1 if there is no picture, with 3 if the same command may succeed later.
     """
-    from stillme.single.mitigate import MitigationJob, format_of, portrait_path, ready_extractors, save_picture
-    from stillme.single.mitigate import mitigate as run
-    from stillme.single.settings import settings_by_name
-    from stillme.types import Edited
+    from stillme.core.types import Edited
+    from stillme.findings.single.mitigate import (
+        MitigationJob,
+        format_of,
+        portrait_path,
+        ready_extractors,
+        save_picture,
+    )
+    from stillme.findings.single.mitigate import mitigate as run
+    from stillme.findings.single.settings import settings_by_name
 
     source = portrait_path(image)
     if dry_run:
@@ -123,8 +129,8 @@ def mitigate(
 
 def _describe(picture: Path, extractors: tuple[str, ...], settings: tuple[str, ...], *, as_json: bool) -> None:
     """Show a person's features, the sentence made of them, and the linter's verdict."""
+    from stillme.findings.single.mitigate import describe, ready_extractors
     from stillme.mitigation import NoFeaturePrompt
-    from stillme.single.mitigate import describe, ready_extractors
 
     description = describe(picture, ready_extractors(extractors, settings))
     if as_json:

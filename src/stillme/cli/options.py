@@ -17,7 +17,7 @@ import click
 from stillme.cli.terminal import echo, json_text
 
 if TYPE_CHECKING:
-    from stillme.results import Run
+    from stillme.runs import Run
 
 Command = Callable[..., Any]
 
@@ -72,7 +72,7 @@ def command_line(*words: object, out: Path | None = None) -> str:
 
 def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE` words of an option that may be repeated."""
-    from stillme.errors import StillmeError
+    from stillme.core.errors import StillmeError
 
     pairs: dict[str, str] = {}
     for text in texts:
@@ -103,15 +103,15 @@ EDITED = (
 @contextmanager
 def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
     """The run that the command line names: a folder, or a sealed bundle. A changed audit.toml is noted."""
-    from stillme.design import is_edited
-    from stillme.errors import StillmeError
-    from stillme.files import is_bundle
-    from stillme.results import Run, folder_of
+    from stillme.audit.design import is_edited
+    from stillme.core.errors import StillmeError
+    from stillme.core.files import is_bundle
+    from stillme.runs import Run, folder_of
 
     if out is None and is_bundle(path):
         if writes:
             raise StillmeError(f"{path} is a sealed bundle, but this command writes into a run. Name the run's folder.")
-        from stillme.evidence import opened_bundle
+        from stillme.findings.evidence import opened_bundle
 
         with opened_bundle(path) as run:
             yield run

@@ -9,7 +9,7 @@ import click
 
 from stillme.cli.options import audit_argument, command_line, json_option, print_json, print_next
 from stillme.cli.terminal import echo
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 
 @click.command()
@@ -66,7 +66,7 @@ def plan(
     stillme plan my-audit --like earlier-run --seconds-per-edit flux2-dev=14 --gpu-dollars 2.5
     stillme plan my-audit --requests requests.csv
     """
-    from stillme.planning import PlanOptions, plan_audit, write_requests
+    from stillme.findings.plan import PlanOptions, plan_audit, write_requests
 
     options = PlanOptions(
         detect=detect,

@@ -230,7 +230,7 @@ def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
-    from stillme.stages.tally import Tally
+    from stillme.work.tally import Tally
 
     tally = Tally(name=name, total=0)
 

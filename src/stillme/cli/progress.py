@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stillme.cli.terminal import echo, redraw
 
 if TYPE_CHECKING:
-    from stillme.stages.tally import Tally
+    from stillme.work.tally import Tally
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0

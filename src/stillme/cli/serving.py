@@ -29,8 +29,8 @@ def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction
     Ctrl-C ends it. The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run
     is never disturbed. Only this machine can connect. With another --host, that network can see the portraits.
     """
-    from stillme.serve import Served
-    from stillme.serve import serve as serve_report
+    from stillme.report.server import Served
+    from stillme.report.server import serve as serve_report
     from stillme.web.hosts import is_loopback
 
     def ready(address: str) -> None:

@@ -14,9 +14,9 @@ from stillme.cli.options import Command, audit_argument, json_option, out_option
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.pipeline import Name, Summary
+    from stillme.api.pipeline import Name, Summary
     from stillme.report.data import Redaction
-    from stillme.stages.shards import Shard
+    from stillme.work.shards import Shard
 
 _EXIT_RETRY = 3
 
@@ -144,9 +144,9 @@ def _work(
     manner: _Manner | None = None,
     shown: _Shown | None = None,
 ) -> None:
+    from stillme.api.pipeline import Ended, Options, run_stages
     from stillme.cli.progress import progress
-    from stillme.pipeline import Ended, Options, run_stages
-    from stillme.stages.shards import parse_shard
+    from stillme.work.shards import parse_shard
 
     manner, shown = manner or _Manner(), shown or _Shown()
     with progress(quiet=as_json) as display:
@@ -178,7 +178,7 @@ def _work(
             verb, *rest = ("run",) if options.limit else _next(stages, summary)
             print_next(verb, audit, *rest, out=out)
     if summary.ended is Ended.INTERRUPTED:
-        from stillme.stages.interrupt import exit_code
+        from stillme.work.interrupt import exit_code
 
         sys.exit(exit_code())
     if not summary.finished:

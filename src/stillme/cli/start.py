@@ -78,7 +78,7 @@ def new(
         echo(f"Wrote the package {plugin!r} into {write_package(folder, plugin, force=force)}")
         echo(f"Next: pip install -e {shlex.quote(str(folder))} && pytest {shlex.quote(str(folder))}", err=True)
         return
-    from stillme.planning.starting import Start, start
+    from stillme.findings.plan.starting import Start, start
 
     wanted = Start(
         title=title, experiment=experiment, as_paper=like == "paper", portraits=portraits, run=run, cases=cases
@@ -104,8 +104,8 @@ def demo(out: Path, as_json: bool) -> None:
     portraits, an even-handed and a biased editor, offline instruments, estimates with intervals, a report. No
     key, no GPU, no download; running it again resumes.
     """
+    from stillme.api.demo import run_demo
     from stillme.cli.progress import progress
-    from stillme.demo import run_demo
 
     with progress(quiet=as_json) as shown:
         result = run_demo(out, watch=shown, say=shown.say)

@@ -20,13 +20,13 @@ from stillme.cli.options import (
     use_one_blas_thread,
 )
 from stillme.cli.terminal import echo, redraw
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 if TYPE_CHECKING:
-    from stillme.results import Run
-    from stillme.tables.analyses import Written
-    from stillme.tables.paper import Chosen
-    from stillme.tables.paper.table import PaperTable
+    from stillme.findings.tables.analyses import Written
+    from stillme.findings.tables.paper import Chosen
+    from stillme.findings.tables.paper.table import PaperTable
+    from stillme.runs import Run
 
 
 @click.command()
@@ -116,7 +116,7 @@ def tables(
     docs/statistics.md explains each. AUDIT is the current folder unless the first word names another.
     """
     use_one_blas_thread()
-    from stillme.tables.paper import Chosen
+    from stillme.findings.tables.paper import Chosen
 
     audit, names = _audit_and_names(words)
     numbers = tuple(int(name) for name in names if name.isdigit())
@@ -153,13 +153,13 @@ def _audit_and_names(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
         return Path(first), rest
     if first.isdigit():
         return Path(), words
-    from stillme.tables.analyses import ANALYSES
+    from stillme.findings.tables.analyses import ANALYSES
 
     return (Path(), words) if first in ANALYSES else (Path(first), rest)
 
 
 def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
-    from stillme.tables.analyses import ANALYSES, BY_NAME
+    from stillme.findings.tables.analyses import ANALYSES, BY_NAME
 
     if not everything:
         return names
@@ -168,9 +168,9 @@ def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
 
 
 def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
-    from stillme.results.paper_names import missing_names
-    from stillme.tables.paper import make_tables, write
-    from stillme.tables.paper.writing import FORMATS
+    from stillme.findings.tables.paper import make_tables, write
+    from stillme.findings.tables.paper.writing import FORMATS
+    from stillme.runs.paper_names import missing_names
 
     made = make_tables(run, chosen)
     entries = [_entry(table, write(table, run.folder)) for table in made]
@@ -192,7 +192,7 @@ def _entry(table: PaperTable, files: Sequence[Path]) -> Mapping[str, Any]:
 
 
 def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) -> dict[str, Mapping[str, Any]]:
-    from stillme.tables.analyses import analyse
+    from stillme.findings.tables.analyses import analyse
 
     written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
     return {

@@ -19,9 +19,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from stillme.core.errors import StillmeError
+from stillme.core.types import Json, digest
 from stillme.curation.pools import Cell, Pools
-from stillme.errors import StillmeError
-from stillme.types import Json, digest
 
 LOG = "curation.sqlite"
 

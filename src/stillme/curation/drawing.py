@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.files import write_csv
+from stillme.core.types import digest
 from stillme.curation.pools import (
     NOT_STATED,
     PASSED_OVER,
@@ -26,9 +29,6 @@ from stillme.curation.pools import (
     write_pools,
 )
 from stillme.curation.sources import Faults, Row, Source, add_unreadable, inspect
-from stillme.errors import StillmeError, UnreadableImage
-from stillme.files import write_csv
-from stillme.types import digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

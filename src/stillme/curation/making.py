@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
+from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Action, Log, Outcome, Tally, has_log
 from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
@@ -17,7 +18,6 @@ from stillme.curation.pools import NOT_STATED, Cell, Pools, Shortfall, load_pool
 from stillme.curation.selection import Selected, read_own, select
 from stillme.curation.sources import Source
 from stillme.curation.versions import About, Crop, Curation, Written, write_version
-from stillme.errors import StillmeError
 from stillme.portraits.folder import TERMS
 
 Watch = Callable[[int, int], None]

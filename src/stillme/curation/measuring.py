@@ -27,14 +27,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stillme import faces
-from stillme.colour import Floats, linear_to_lab, to_linear
+from stillme.core.colour import Floats, linear_to_lab, to_linear
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.images import read_rgb
 from stillme.curation.pools import Candidate, Pools
-from stillme.errors import StillmeError, UnreadableImage
-from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
-from stillme.faces.raster import Mask, Picture, fit, grow, hull, polygon
-from stillme.images import read_rgb
+from stillme.instruments import faces
 from stillme.instruments.description import embed
+from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
+from stillme.instruments.faces.raster import Mask, Picture, fit, grow, hull, polygon
 from stillme.instruments.quality import read_quality
 from stillme.instruments.scene import WORKING
 from stillme.instruments.skin import ita

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
+from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnknownName
+from stillme.core.files import unmarked, write_csv, write_whole
+from stillme.core.types import Json, digest
 from stillme.curation.sources import Row, path_fault
-from stillme.errors import InvalidPortraits, Problem, StillmeError, UnknownName
-from stillme.files import unmarked, write_csv, write_whole
-from stillme.types import Json, digest
 
 Cell = tuple[str, ...]
 """One level of each attribute, in the design's order."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.curation.decisions import Outcome, Tally
 from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Cell, Pools
 from stillme.curation.sources import Fault, Faults, Problems, add_unreadable, inspect, path_fault, read_within
-from stillme.errors import StillmeError, UnreadableImage
 from stillme.portraits.folder import NO_ROWS, OWN_COLUMNS, TABLE, TERMS, attributes_of, table_rows
 
 _HINTS = {

@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol
 
 from PIL import Image, UnidentifiedImageError
 
-from stillme import images
-from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
+from stillme.core import images
+from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
 from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
 
 Kind = Literal["empty", "missing", "special", "repeated", "listed again", "contradicted", "same id", "unusable"]

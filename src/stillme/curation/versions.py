@@ -32,18 +32,19 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, StrictUndefined
 from PIL import Image
 
-from stillme import faces, images
+from stillme.core import images
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.files import SUMS, read_sums, sha256_of, sums_of, write_csv
+from stillme.core.images import read_rgb
+from stillme.core.types import Json, digest
 from stillme.curation.decisions import Action
 from stillme.curation.measuring import Measured, SimilarPair, find_similar, hints, load_criteria, measure
 from stillme.curation.pools import Cell
 from stillme.curation.selection import Selected, slug
-from stillme.errors import StillmeError, UnreadableImage
-from stillme.faces.raster import Picture, fit
-from stillme.files import SUMS, read_sums, sha256_of, sums_of, write_csv
-from stillme.images import read_rgb
+from stillme.instruments import faces
+from stillme.instruments.faces.raster import Picture, fit
 from stillme.portraits.folder import TABLE, load
 from stillme.portraits.sheet import CARD, write_sheet
-from stillme.types import Json, digest
 
 SIZE = 1024
 """Pixels each way, as in the paper."""

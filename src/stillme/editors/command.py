@@ -12,12 +12,12 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.programs.program import Program, ProgramParameters, write_picture
+from stillme.core.protocols import Capabilities, Needs
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 from stillme.editors.revisions import revision_note
-from stillme.errors import UnreadableImage
-from stillme.programs.program import Program, ProgramParameters, write_picture
-from stillme.protocols import Capabilities, Needs
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 PLACEHOLDERS = ("source", "source2", "output", "instruction", "seed")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 
-from stillme.errors import did_you_mean
-from stillme.types import Arm, Portrait, Prompt
+from stillme.core.errors import did_you_mean
+from stillme.core.types import Arm, Portrait, Prompt
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _ANY = ".*"

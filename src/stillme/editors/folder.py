@@ -26,13 +26,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field, model_validator
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.files import sha256_of
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 from stillme.editors.file_names import Cell, NamePattern, files_below, names_of, same_but_for_case, stays_below
 from stillme.editors.manifest import Entry, Manifest
-from stillme.errors import UnreadableImage
-from stillme.files import sha256_of
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 _SHOWN = 3
 _PROMPTS = 5

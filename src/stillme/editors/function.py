@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field, ValidationError
 
-from stillme import images
-from stillme.errors import InvalidParameters, Refusal, UnreadableImage
-from stillme.functions import Function, FunctionParameters, name_of
-from stillme.protocols import Capabilities, Needs
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
+from stillme.core import images
+from stillme.core.errors import InvalidParameters, Refusal, UnreadableImage
+from stillme.core.functions import Function, FunctionParameters, name_of
+from stillme.core.protocols import Capabilities, Needs
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

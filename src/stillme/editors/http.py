@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from stillme.addresses import key_in
+from stillme.core.addresses import key_in
+from stillme.core.endpoints import Address, EndpointParameters
+from stillme.core.http.replies import origin_of
+from stillme.core.json_paths import follow, leaves
+from stillme.core.placeholders import fill_json, names_in
+from stillme.core.protocols import Capabilities, spec_of
+from stillme.core.types import Json, Portrait, Prompt, Request
 from stillme.editors.hosted.catalogue import Price, Usage
 from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.faults import CallFailed, unexpected_answer
 from stillme.editors.hosted.json_client import File, JsonClient, Reply
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 from stillme.editors.revisions import revision_note
-from stillme.endpoints import Address, EndpointParameters
-from stillme.http_calls.replies import origin_of
-from stillme.json_paths import follow, leaves
-from stillme.placeholders import fill_json, names_in
-from stillme.protocols import Capabilities, spec_of
-from stillme.types import Json, Portrait, Prompt, Request
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
 _PLACES = ("source", "source2")

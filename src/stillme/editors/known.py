@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from pydantic import BaseModel
 
-from stillme import images
-from stillme.errors import StillmeError
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+from stillme.core import images
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +126,7 @@ def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | byte
 def _exposure(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
     import numpy as np
 
-    from stillme import colour
+    from stillme.core import colour
 
     linear = colour.to_linear(images.read_rgb(portrait.image.path))
     return colour.to_srgb((linear * np.float32(2**amount)).astype(np.float32))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stillme.errors import did_you_mean
-from stillme.types import Arm
+from stillme.core.errors import did_you_mean
+from stillme.core.types import Arm
 
 _NEEDED = ("file", "portrait", "prompt")
 _YES, _NO = frozenset({"1", "true", "yes", "x"}), frozenset({"", "0", "false", "no"})

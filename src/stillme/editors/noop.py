@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Failed, Request
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Edited, EditOutcome, Failed, Request
 
 
 class Noop:

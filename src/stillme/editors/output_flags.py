@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import images
-from stillme.errors import UnreadableImage
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
 
 Flag = Literal["unreadable", "black", "uniform", "identical", "unreadable colour profile"]
 

@@ -1,6 +1,6 @@
 """Move colours in CIELAB by tables: the same bytes on every processor, and memory that the picture's size does not set.
 
-`stillme.colour` measures; its powers and roots differ in the last digit between processors. Here a last digit could
+`stillme.core.colour` measures; its powers and roots differ in the last digit between processors. Here a last digit could
 decide an 8-bit value, and with it a picture's hash.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import RGB_TO_XYZ, WHITE, Floats
+from stillme.core.colour import RGB_TO_XYZ, WHITE, Floats
 
 Lab = tuple[float, float, float]
 Pixels = NDArray[np.uint8]

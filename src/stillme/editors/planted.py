@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from stillme import images
-from stillme.errors import UnreadableImage, did_you_mean
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
+from stillme.core import images
+from stillme.core.errors import UnreadableImage, did_you_mean
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,10 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import faces, images
+from stillme.core import images
+from stillme.core.types import ImageFile
 from stillme.editors.painting import Lab, lab_of, move
-from stillme.faces.raster import fit, resize
-from stillme.types import ImageFile
+from stillme.instruments import faces
+from stillme.instruments.faces.raster import fit, resize
 
 Mask = NDArray[np.uint8]
 """Soft, from 0 to 255. In bytes, blurring and enlarging give the same on every processor."""

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from stillme.errors import StillmeError
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 MANIFEST = "manifest.csv"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from stillme.core.types import Estimate
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
-from stillme.types import Estimate
 
 LARGEST_DIFFERENCE = 0.10
 """Between the shares of two groups that a judge does not answer about; beyond it their rates do not compare."""

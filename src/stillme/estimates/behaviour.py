@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import Interval, NotEstimable, Scope
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import without_noise
 from stillme.estimates.agreement.raters import ratings_of
@@ -22,7 +23,6 @@ from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, EditState, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable, Scope
 
 ONE_POINT = 1 + 1e-9
 """A difference of exactly one point is not more than one, despite floating-point rounding."""

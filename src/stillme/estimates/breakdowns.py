@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from stillme.errors import UnknownName
+from stillme.core.errors import UnknownName
+from stillme.core.types import Estimate, Prompt
 from stillme.estimates.estimating import estimate, estimate_all
 from stillme.estimates.quantities import Columns
 from stillme.estimates.rows import TIMES, Edits, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Estimate, Prompt
 
 By = Literal["prompt", "subcategory", "category"]
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.intervals import Batch, Outcome, Side, batches, method_of, problem_of
@@ -17,7 +18,6 @@ from stillme.estimates.quantities import Columns, Counted, Quantity
 from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Estimate, Interval, NotEstimable
 
 Measure = Literal["difference", "ratio"]
 Against = Literal["reference", "rest", "pairs"]

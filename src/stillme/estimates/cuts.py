@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from stillme import rubric
-from stillme.rubric import Axis, Rate
+from stillme.core import rubric
+from stillme.core.rubric import Axis, Rate
 
 _NAME = re.compile(r"(?P<axis>\w+)(?P<sign>>=|<=)(?P<cut>\d(?:\.\d+)?)")
 

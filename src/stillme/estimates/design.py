@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.errors import UnknownName
+from stillme.core.errors import UnknownName
+from stillme.core.types import Scope
 from stillme.estimates.quantities import Columns
 from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
-from stillme.types import Scope
 
 Places = NDArray[np.intp]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.families import holm
 from stillme.estimates.intervals import Batch
@@ -22,7 +23,6 @@ from stillme.estimates.permutation import sign_flip_p
 from stillme.estimates.quantities import Floats, Quantity
 from stillme.estimates.rows import Flags
 from stillme.estimates.words import Word, word_for
-from stillme.types import Interval, NotEstimable
 
 SMALLEST = 0.05
 """The smallest shift that matters: that of every rate."""

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import jackknife, t_quantile
 from stillme.estimates.pairing import Paired
 from stillme.estimates.quantities import Floats, by_unit, sums_by
 from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable
 
 _PAIRS, _BASE, _CHANGE, _BASE_SQUARED, _PRODUCT = range(5)
 

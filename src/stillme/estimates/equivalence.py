@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.design import Comparison
 from stillme.estimates.intervals import Batch, batches
 from stillme.estimates.quantities import Columns, Floats
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable
 
 Worse = Literal["higher", "lower"]
 Kind = Literal["equivalent", "no worse"]

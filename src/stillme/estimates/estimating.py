@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stillme.errors import UnknownName
+from stillme.core.errors import UnknownName
+from stillme.core.types import Estimate, Interval, NotEstimable, Scope
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
@@ -16,7 +17,6 @@ from stillme.estimates.quantities import Columns, Quantity
 from stillme.estimates.rounding import DECIMALS
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Estimate, Interval, NotEstimable, Scope
 
 _SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stillme.core.types import Estimate, Interval
 from stillme.estimates import headlines
 from stillme.estimates.abstention import Place, uneven
 from stillme.estimates.estimating import Disparity
@@ -12,7 +13,6 @@ from stillme.estimates.families import holm
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing, mark
 from stillme.estimates.words import Word, smallest_effect, word_for
-from stillme.types import Estimate, Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from stillme.core.types import Interval
 from stillme.estimates import design
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import Batch, Side, batches, t_quantile, t_tail
@@ -24,7 +25,6 @@ from stillme.estimates.quantities import Columns, Quantity
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval
 
 GapVerdict = Literal["grew", "shrank", "reversed", "unclear"]
 

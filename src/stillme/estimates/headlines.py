@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stillme import rubric
+from stillme.core import rubric
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.standing import FAILED_CONTROL_PAIRS, Standing, mark
 

@@ -22,13 +22,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantities import Floats, Part, Quantity
 from stillme.estimates.rounding import NOISE, interval, snapped
 from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
 from stillme.estimates.student_t import quantile, quantiles
-from stillme.types import Interval, NotEstimable
 
 ICC_FLOOR = 0.1
 """A convention: edits of one unit are taken to be correlated at least so much, however alike the rows look."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.equal_baseline import at_equal_baseline
@@ -25,7 +26,6 @@ from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Q
 from stillme.estimates.rounding import rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Arm, Estimate, Interval, NotEstimable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

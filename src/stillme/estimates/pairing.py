@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.errors import UnknownName
+from stillme.core.errors import UnknownName
+from stillme.core.types import Arm
 from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, SumsByPrompt, split_at, sums_by
 from stillme.estimates.rows import ALL, Edits, EditState, Flags, RatingState, Scores
-from stillme.types import Arm
 
 Size = tuple[int, int]
 """Portraits and prompts."""

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.rubric import Axis, Rate
+from stillme.core.types import Portrait
 from stillme.estimates.cuts import cuts
 from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
-from stillme.rubric import Axis, Rate
-from stillme.types import Portrait
 
 Floats = NDArray[np.float64]
 

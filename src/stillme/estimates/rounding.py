@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from stillme.core.types import Interval
 from stillme.estimates.quantities import Floats
-from stillme.types import Interval
 
 NOISE = 1e-12
 """Differences below this are rounding errors: the smallest rate above 0 is one edit in at most a few million."""

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
-from stillme.types import Portrait, Prompt
+from stillme.core import rubric
+from stillme.core.types import Portrait, Prompt
 
 Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]

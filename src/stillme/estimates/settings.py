@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.estimates.rows import TIMES
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from stillme.core.types import Estimate
 from stillme.estimates.cuts import rate_of
-from stillme.types import Estimate
 
 Standing = Mapping[str, Mapping[str, str]]
 """Judge to axis to `passed`, `failed`, `untested` or `blind_on` some skin tones; an absent judge was never calibrated.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.types import Interval, NotEstimable
 
 Word = Literal["larger than matters", "smaller than matters", "differs, size unclear", "unclear"]
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats
-from stillme.faces.chips import similarity
-from stillme.faces.raster import Mask, Picture, blur, grow, resize, warp
+from stillme.core.colour import Floats
+from stillme.core.types import Abstained
+from stillme.instruments.faces.chips import similarity
+from stillme.instruments.faces.raster import Mask, Picture, blur, grow, resize, warp
 from stillme.instruments.scene import Person, Scene
-from stillme.types import Abstained
 
 Matrix = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.colour import Floats, delta_e
-from stillme.faces.raster import Mask, blur, grow, largest_region
+from stillme.core.colour import Floats, delta_e
 from stillme.instruments.alignment import Placement
+from stillme.instruments.faces.raster import Mask, blur, grow, largest_region
 from stillme.instruments.scene import Parts, View
 from stillme.instruments.thresholds import load_thresholds
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.colour import Floats
-from stillme.faces import Mesh, Picture
-from stillme.faces.chips import chip, recognition_chip
-from stillme.faces.networks import network
+from stillme.core.colour import Floats
+from stillme.instruments.faces import Mesh, Picture
+from stillme.instruments.faces.chips import chip, recognition_chip
+from stillme.instruments.faces.networks import network
 
 _SIDE = 224
 _PADDING = 0.2

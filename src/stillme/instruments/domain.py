@@ -18,13 +18,13 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import faces
-from stillme.colour import to_lab
-from stillme.faces.landmarks import LEFT_EYE_CORNER, RIGHT_EYE_CORNER
-from stillme.faces.raster import Mask, Picture, blur, warp
+from stillme.core.colour import to_lab
+from stillme.core.types import Json
+from stillme.instruments import faces
+from stillme.instruments.faces.landmarks import LEFT_EYE_CORNER, RIGHT_EYE_CORNER
+from stillme.instruments.faces.raster import Mask, Picture, blur, warp
 from stillme.instruments.quantities import DESCRIBED
 from stillme.instruments.thresholds import load_thresholds
-from stillme.types import Json
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats
+from stillme.core.colour import Floats
 
 Doubles = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from stillme.colour import Floats
+from stillme.core.colour import Floats
 from stillme.instruments.thresholds import load_thresholds
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
-from stillme import protocols
-from stillme.errors import UnreadableImage
+from stillme.core import protocols
+from stillme.core.errors import UnreadableImage
+from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
 from stillme.instruments.cards import Card, cards
 from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
 
 if TYPE_CHECKING:
     from stillme.instruments.measurements import Measurements, Source

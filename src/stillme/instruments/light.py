@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats
-from stillme.faces.raster import Mask, blur, grow
+from stillme.core.colour import Floats
+from stillme.core.types import Abstained
 from stillme.instruments import tones
+from stillme.instruments.faces.raster import Mask, blur, grow
 from stillme.instruments.scene import Parts, Person, View
 from stillme.instruments.skin import Skin
 from stillme.instruments.thresholds import load_thresholds
 from stillme.instruments.tones import Doubles, ToneChange
-from stillme.types import Abstained
 
 _BACKGROUND, _HAIR, _CLOTHES = 1, 2, 3
 _NAMES = {_BACKGROUND: "background", _HAIR: "hair", _CLOTHES: "clothes"}

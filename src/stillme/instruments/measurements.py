@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillme import faces
-from stillme.errors import UnreadableImage
-from stillme.faces.raster import Picture
-from stillme.images import read_rgb
+from stillme.core.errors import UnreadableImage
+from stillme.core.images import read_rgb
+from stillme.core.types import Abstained, Json
+from stillme.instruments import faces
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare, signs_of_change
 from stillme.instruments.description import Description, describe
 from stillme.instruments.domain import drawn, withhold
+from stillme.instruments.faces.raster import Picture
 from stillme.instruments.heads import Reading, heads
 from stillme.instruments.identity import cut_for, distance, in_words
 from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses, unlit
@@ -22,7 +23,6 @@ from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGI
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.instruments.thresholds import load_thresholds
-from stillme.types import Abstained, Json
 
 Image = Picture | bytes | Path
 """Pixels (8-bit RGB), an encoded file, or the path of one."""

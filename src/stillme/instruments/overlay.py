@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stillme import faces
-from stillme.faces.raster import Mask, Picture, fit, resize
+from stillme.instruments import faces
+from stillme.instruments.faces.raster import Mask, Picture, fit, resize
 from stillme.instruments.measurements import Image, Measurements, measure
 from stillme.instruments.scene import Person, Scene
 

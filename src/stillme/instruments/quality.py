@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.faces import Mesh, Picture
-from stillme.faces.chips import chip
-from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE_CORNER, RIGHT_EYE_CORNER
+from stillme.instruments.faces import Mesh, Picture
+from stillme.instruments.faces.chips import chip
+from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE_CORNER, RIGHT_EYE_CORNER
 from stillme.instruments.thresholds import load_thresholds
 
 

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from stillme import faces
-from stillme.colour import Floats, lightness, linear_to_lab, to_linear
-from stillme.faces.raster import Mask, Picture, blur, fit, resize
+from stillme.core.colour import Floats, lightness, linear_to_lab, to_linear
+from stillme.core.types import Abstained
+from stillme.instruments import faces
+from stillme.instruments.faces.raster import Mask, Picture, blur, fit, resize
 from stillme.instruments.thresholds import load_thresholds
-from stillme.types import Abstained
 
 WORKING = 1024
 """Longer side, in pixels, at which faces are measured; more adds time, not accuracy."""

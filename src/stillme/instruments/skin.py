@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats, delta_e, linear_to_lab, to_linear
-from stillme.faces.raster import Mask, Picture, blur
+from stillme.core.colour import Floats, delta_e, linear_to_lab, to_linear
+from stillme.core.types import Abstained
+from stillme.instruments.faces.raster import Mask, Picture, blur
 from stillme.instruments.thresholds import load_thresholds
-from stillme.types import Abstained
 
 _LUMINANCE = np.array([0.2126729, 0.7151522, 0.0721750], dtype=np.float32)
 _CLIPPED = 253

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats
+from stillme.core.colour import Floats
 
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.bool_]

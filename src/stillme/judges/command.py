@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from stillme.errors import UnreadableImage
+from stillme.core.errors import UnreadableImage
+from stillme.core.programs.program import Program, ProgramParameters, write_picture
+from stillme.core.protocols import JudgeCapabilities, Needs
+from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 from stillme.judges.stated_scores import WrongScores, ratings_of
-from stillme.programs.program import Program, ProgramParameters, write_picture
-from stillme.protocols import JudgeCapabilities, Needs
-from stillme.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 
 PLACEHOLDERS = ("source", "source2", "edited", "instruction", "epoch")
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from types import MappingProxyType
 
-from stillme import rubric
-from stillme.errors import StillmeError, UnknownName
-from stillme.types import Abstained
+from stillme.core import rubric
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Abstained
 
 PAIRWISE = ("paper", "code")
 """Rules for two judges, of which the first is the primary one."""

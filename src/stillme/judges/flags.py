@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stillme import rubric
+from stillme.core import rubric
 
 Priority = Literal["high", "medium", "low"]
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from stillme import images
-from stillme.errors import InvalidParameters, Refusal, UnreadableImage
-from stillme.functions import Function, FunctionParameters, name_of
+from stillme.core import images
+from stillme.core.errors import InvalidParameters, Refusal, UnreadableImage
+from stillme.core.functions import Function, FunctionParameters, name_of
+from stillme.core.protocols import JudgeCapabilities, Needs
+from stillme.core.rubric.readings import AXES
+from stillme.core.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.readings import ratings_of_reading
 from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
-from stillme.protocols import JudgeCapabilities, Needs
-from stillme.rubric.readings import AXES
-from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 
 SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
 """What a function may ask for, by the names of its parameters."""

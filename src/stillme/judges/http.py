@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field
 
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
-from stillme.errors import UnreadableImage
-from stillme.http_calls.replies import Reply
-from stillme.json_paths import follow
+from stillme.core.endpoints import Endpoint, EndpointParameters, Refusing, encoded
+from stillme.core.errors import UnreadableImage
+from stillme.core.http.replies import Reply
+from stillme.core.json_paths import follow
+from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 from stillme.judges.stated_scores import WrongScores, ratings_of
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 
 PLACEHOLDERS = (
     *("source", "source_data_uri", "source2", "source2_data_uri", "edited", "edited_data_uri"),

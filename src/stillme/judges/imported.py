@@ -19,10 +19,10 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from stillme import rubric
-from stillme.errors import did_you_mean
-from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import Abstained, Assessment, Pair
+from stillme.core import rubric
+from stillme.core.errors import did_you_mean
+from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Pair
 
 
 class ImportedParameters(Parameters):

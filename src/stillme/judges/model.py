@@ -9,15 +9,15 @@ from typing import ClassVar, assert_never
 
 from pydantic import BaseModel
 
+from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.core.rubric.judging import judging
+from stillme.core.rubric.readings import reading_text
+from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
 from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.rubric.judging import judging
-from stillme.rubric.readings import reading_text
-from stillme.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
-from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
-from stillme.vlm.settings import KEYS, retired_on
+from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
+from stillme.judges.vlm.settings import KEYS, retired_on
 
 _VERSION = "1"
 _NEEDED = ("pydantic_ai", "genai_prices")

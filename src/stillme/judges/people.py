@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from stillme import rubric
-from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import Abstained, Assessment, Pair
+from stillme.core import rubric
+from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Pair
 
 
 class PeopleParameters(Parameters):

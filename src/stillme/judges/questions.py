@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from stillme.core.rubric.judging import Score, judging
+from stillme.core.types import Abstained, Attributes, ImageFile, Pair, Prompt, Rated, Rating
 from stillme.judges.settings import Disclosure
-from stillme.rubric.judging import Score, judging
-from stillme.types import Abstained, Attributes, ImageFile, Pair, Prompt, Rated, Rating
-from stillme.vlm import Question
+from stillme.judges.vlm import Question
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy", "role_target")
 _LABELS = ("race", "gender", "age")

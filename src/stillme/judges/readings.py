@@ -9,12 +9,12 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from stillme.core.rubric.readings import AGE, AXES, CANNOT_TELL, GENDER, GENDERS, RACE, reading_text, words_of
+from stillme.core.types import Abstained, Pair, Rated, Rating
 from stillme.judges.questions import Form
 from stillme.judges.settings import Disclosure
 from stillme.judges.stated_scores import WrongScores
-from stillme.rubric.readings import AGE, AXES, CANNOT_TELL, GENDER, GENDERS, RACE, reading_text, words_of
-from stillme.types import Abstained, Pair, Rated, Rating
-from stillme.vlm import Question
+from stillme.judges.vlm import Question
 
 _KEYS = {RACE: "race", GENDER: "gender", AGE: "age"}
 _OLDEST = 120

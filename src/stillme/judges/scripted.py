@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import Abstained, Assessment, Failed, Pair, Rated, Rating, digest
+from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Failed, Pair, Rated, Rating, digest
 
 
 class ScriptedParameters(Parameters):

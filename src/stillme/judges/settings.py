@@ -7,9 +7,9 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, create_model, model_validator
 
-from stillme.errors import did_you_mean
-from stillme.vlm import ModelSettings, Profile
-from stillme.vlm.settings import known_models, preset
+from stillme.core.errors import did_you_mean
+from stillme.judges.vlm import ModelSettings, Profile
+from stillme.judges.vlm.settings import known_models, preset
 
 Disclosure = Literal["blind", "paper"]
 

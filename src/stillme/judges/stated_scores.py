@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, cast
 
-from stillme import rubric
-from stillme.types import Abstained, Prompt, Rated, Rating
+from stillme.core import rubric
+from stillme.core.types import Abstained, Prompt, Rated, Rating
 
 NO_REASON = "no reason given"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stillme.deferred import deferred
+from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
     from stillme.mitigation.arms import NEEDS_FEATURES, NOOP_INSTRUCTION, Position, combined, instruction

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
+from stillme.core.types import Arm, Prompt
 from stillme.mitigation.features import OPENING
 from stillme.mitigation.placebo import placebo
-from stillme.types import Arm, Prompt
 
 Position = Literal["prepend", "append"]
 """Where the sentence goes: before the prompt (the paper's text) or after it (its authors' code)."""

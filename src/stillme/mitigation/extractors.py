@@ -1,4 +1,4 @@
-"""Extractors by name: the offline one, and every model that `stillme.vlm` knows."""
+"""Extractors by name: the offline one, and every model that `stillme.judges.vlm` knows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stillme.errors import InvalidParameters, StillmeError, UnknownName
+from stillme.core.errors import InvalidParameters, StillmeError, UnknownName
+from stillme.core.types import ImageFile
 from stillme.mitigation import measured
 from stillme.mitigation.features import Extraction, Extractor
 from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
-from stillme.types import ImageFile
 
 
 def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> Extractor:
@@ -22,8 +22,8 @@ def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> E
         if parameters:
             raise StillmeError(f"The extractor {name!r} has no parameters; remove {next(iter(parameters))!r}.")
         return measured.MeasuredExtractor()
+    from stillme.judges.vlm import Model, ModelSettings, known_models, model_named
     from stillme.mitigation.model_extractor import ModelExtractor
-    from stillme.vlm import Model, ModelSettings, known_models, model_named
 
     known = (measured.NAME, *known_models())
     if name not in known:

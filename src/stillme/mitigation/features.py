@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stillme.capabilities import Needs
+from stillme.core.capabilities import Needs
+from stillme.core.types import Failed, ImageFile, Json, Spec, digest
 from stillme.mitigation.labels import Label, lint
-from stillme.types import Failed, ImageFile, Json, Spec, digest
 
 DIMENSIONS = ("skin_tone", "face_shape", "eyes", "nose", "lips", "hair", "distinctive_features")
 """The paper's names (Listing 2), in its order."""

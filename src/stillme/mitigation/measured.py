@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import faces, images
-from stillme.colour import Floats, delta_e, linear_to_lab, to_linear
-from stillme.errors import UnreadableImage
-from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, RIGHT_EYE
-from stillme.faces.raster import Mask, Picture, fit, polygon
+from stillme.core import images
+from stillme.core.colour import Floats, delta_e, linear_to_lab, to_linear
+from stillme.core.errors import UnreadableImage
+from stillme.core.protocols import Needs
+from stillme.core.types import Failed, ImageFile, Json, Spec
+from stillme.instruments import faces
+from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, RIGHT_EYE
+from stillme.instruments.faces.raster import Mask, Picture, fit, polygon
 from stillme.mitigation.features import OPENING, Declined, Described, Extraction, Features, listed
-from stillme.protocols import Needs
-from stillme.types import Failed, ImageFile, Json, Spec
 
 NAME = "measured"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from stillme.core.types import Failed
 from stillme.mitigation.features import DIMENSIONS, Declined, Described, Extraction, Features, Unusable, listed
 from stillme.mitigation.labels import lint
-from stillme.types import Failed
 
 _NOUNS: Mapping[str, str] = {
     "skin_tone": "skin tone",

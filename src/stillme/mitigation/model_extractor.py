@@ -11,11 +11,11 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stillme.core.protocols import Needs, spec_of
+from stillme.core.types import Failed, ImageFile, Json, digest
+from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply, prices
+from stillme.judges.vlm.settings import retired_on
 from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
-from stillme.protocols import Needs, spec_of
-from stillme.types import Failed, ImageFile, Json, digest
-from stillme.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply, prices
-from stillme.vlm.settings import retired_on
 
 _NOT_SEEN = frozenset(
     {"", "none", "n/a", "na", "not visible", "none visible", "unknown", "unclear", "cannot be determined"}
@@ -29,7 +29,7 @@ _ASK_AGAIN = (
 
 
 class AskableModel(Protocol):
-    """A `stillme.vlm.Model`, or a fake of it."""
+    """A `stillme.judges.vlm.Model`, or a fake of it."""
 
     settings: ModelSettings
 

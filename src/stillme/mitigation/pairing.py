@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stillme.errors import StillmeError
-from stillme.types import Request
+from stillme.core.errors import StillmeError
+from stillme.core.types import Request
 
 
 class NotPaired(StillmeError):

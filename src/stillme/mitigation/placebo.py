@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stillme.types import digest
+from stillme.core.types import digest
 
 
 def placebo(sentence: str, seed: str) -> str:

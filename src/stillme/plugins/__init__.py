@@ -1,14 +1,8 @@
 """What a plugin builds on: everything under one name that stays."""
 
-from stillme.editors.hosted.catalogue import Price, Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.encoded_images import EncodedImage, from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
-from stillme.errors import Refusal, UnreadableImage
-from stillme.portraits.synthetic import portraits as synthetic_portraits
-from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import (
+from stillme.core.errors import Refusal, UnreadableImage
+from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import (
     Abstained,
     Assessment,
     Edited,
@@ -24,6 +18,12 @@ from stillme.types import (
     Request,
     Spec,
 )
+from stillme.editors.hosted.catalogue import Price, Usage
+from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
+from stillme.editors.hosted.encoded_images import EncodedImage, from_base64
+from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
+from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.portraits.synthetic import portraits as synthetic_portraits
 
 __all__ = [
     "Abstained",

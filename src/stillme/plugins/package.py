@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from stillme.errors import StillmeError
-from stillme.files import write_whole
+from stillme.core.errors import StillmeError
+from stillme.core.files import write_whole
 
 PYPROJECT = """\
 [build-system]
@@ -130,7 +130,7 @@ from __future__ import annotations
 
 from stillme import registry
 from stillme.plugins import synthetic_portraits
-from stillme.testing import check_editor, check_judge
+from stillme.plugins.testing import check_editor, check_judge
 
 from MODULE import CLASSEditor, CLASSJudge
 

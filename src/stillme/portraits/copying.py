@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stillme import images
-from stillme.files import write_csv, write_whole
+from stillme.core import images
+from stillme.core.files import write_csv, write_whole
+from stillme.core.types import Portrait
 from stillme.portraits.folder import TABLE
-from stillme.types import Portrait
 
 
 def shrink_into(folder: Path, portraits: Sequence[Portrait], *, longest: int) -> Path:

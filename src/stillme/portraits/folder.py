@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from stillme import images
-from stillme.errors import InvalidPortraits, Problem, UnreadableImage
-from stillme.files import unmarked
-from stillme.types import ImageFile, Portrait
+from stillme.core import images
+from stillme.core.errors import InvalidPortraits, Problem, UnreadableImage
+from stillme.core.files import unmarked
+from stillme.core.types import ImageFile, Portrait
 
 TABLE = "portraits.csv"
 """The file of attributes inside a folder of portraits."""

@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from PIL import Image, ImageDraw, ImageFont
 
-from stillme import images
-from stillme.errors import StillmeError
-from stillme.files import whole, write_whole
+from stillme.core import images
+from stillme.core.errors import StillmeError
+from stillme.core.files import whole, write_whole
+from stillme.core.types import Portrait
 from stillme.portraits.folder import TABLE
-from stillme.types import Portrait
 
 CARD = "CARD.md"
 """The dataset card beside a set's CSV, where it has one."""

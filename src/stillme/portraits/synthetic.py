@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from stillme.core.types import Portrait
 from stillme.portraits.folder import load
-from stillme.types import Portrait
 
 
 @cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stillme.core.types import Arm, Estimate
 from stillme.estimates.abstention import Abstention, Place, abstentions, uneven
 from stillme.estimates.headlines import is_headline
-from stillme.numbers import percent
-from stillme.types import Arm, Estimate
+from stillme.estimates.numbers import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

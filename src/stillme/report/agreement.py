@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
+from stillme.core.types import Interval
+from stillme.estimates import numbers
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.report import differences
 from stillme.report.data import ReportData
 from stillme.report.differences import Row, Table, cell
-from stillme.types import Interval
 
 _AMONG_JUDGES = {
     "alpha_ordinal": "Krippendorff’s α",

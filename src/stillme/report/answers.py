@@ -14,15 +14,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import numbers
-from stillme.estimates import EditState, RatingState, headlines, mark
+from stillme.core.types import Estimate, Interval
+from stillme.estimates import EditState, RatingState, headlines, mark, numbers
 from stillme.estimates.standing import FAILED_CONTROL_PAIRS
 from stillme.estimates.words import MIN_UNITS, smallest_effect
 from stillme.report import into_what, sentences
 from stillme.report.data import ReportData
 from stillme.report.gaps import MOSTLY_MADE, Gap, deciding, not_compared
 from stillme.report.happened import rows_to_rate, share_made
-from stillme.types import Estimate, Interval
 
 Verdict = Literal["yes", "no", "cannot tell"]
 

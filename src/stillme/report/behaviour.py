@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stillme import numbers
+from stillme.estimates import numbers
 from stillme.report.data import ReportData
-from stillme.results.behaviour import MUCH_MISSING, JudgeBehaviour, listed
-from stillme.results.model_names import drifted
+from stillme.runs.behaviour import MUCH_MISSING, JudgeBehaviour, listed
+from stillme.runs.model_names import drifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
+from stillme.estimates import numbers
 from stillme.report import svg
 from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare
 

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stillme import numbers
-from stillme.estimates import Disparity, EditState, PairedEffect, mark
+from stillme.core.types import Arm, Estimate, Interval, NotEstimable
+from stillme.estimates import Disparity, EditState, PairedEffect, mark, numbers
 from stillme.estimates.headlines import CANNOT_TELL
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
-from stillme.results.model_names import drifted
-from stillme.types import Arm, Estimate, Interval, NotEstimable
+from stillme.runs.model_names import drifted
 
 FEW_PORTRAITS = 12
 """Portraits in a group below which only large gaps can be detected."""

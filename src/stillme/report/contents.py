@@ -10,10 +10,12 @@ from typing import Literal
 
 import numpy as np
 
-from stillme import __version__, calibration
-from stillme.calibration.records import EVERYONE, AxisResult, Share
-from stillme.design import EditorRecord, JudgeRecord, control_spec
-from stillme.errors import PicturesUnreachable, UnknownName
+from stillme import __version__
+from stillme.audit.design import EditorRecord, JudgeRecord, control_spec
+from stillme.core.errors import PicturesUnreachable, UnknownName
+from stillme.core.rubric.limits import AxisLimits
+from stillme.core.rubric.limits import load as load_limits
+from stillme.core.types import Arm, Estimate
 from stillme.estimates import (
     Disparity,
     EditState,
@@ -25,6 +27,8 @@ from stillme.estimates import (
 )
 from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
+from stillme.findings import calibration
+from stillme.findings.calibration.records import EVERYONE, AxisResult, Share
 from stillme.report.data import (
     Calibrated,
     CalibratedAxis,
@@ -37,18 +41,15 @@ from stillme.report.data import (
     Spending,
 )
 from stillme.report.happened import with_happened
-from stillme.results import Results, Run, known_answers
-from stillme.results.behaviour import behaviour_of
-from stillme.results.disputes import agreement_of
-from stillme.results.editor_weights import editor_weights
-from stillme.results.gathering import chosen_how
-from stillme.results.paper_names import paper_names
-from stillme.results.participants import read_raters
-from stillme.rubric.limits import AxisLimits
-from stillme.rubric.limits import load as load_limits
-from stillme.store.buckets import PicturesToShow
-from stillme.store.summaries import Work
-from stillme.types import Arm, Estimate
+from stillme.runs import Results, Run, known_answers
+from stillme.runs.behaviour import behaviour_of
+from stillme.runs.disputes import agreement_of
+from stillme.runs.editor_weights import editor_weights
+from stillme.runs.gathering import chosen_how
+from stillme.runs.paper_names import paper_names
+from stillme.runs.participants import read_raters
+from stillme.runs.store.buckets import PicturesToShow
+from stillme.runs.store.summaries import Work
 
 EARLIER = "earlier configurations of this audit"
 

@@ -10,7 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.design import Claim
+from stillme.audit.design import Claim
+from stillme.core.protocols import ValidityCard
+from stillme.core.types import Arm, Estimate, PlantedGap
 from stillme.estimates import (
     Disparity,
     Edits,
@@ -23,12 +25,10 @@ from stillme.estimates import (
 )
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.roles import Adherence
-from stillme.protocols import ValidityCard
-from stillme.results.behaviour import JudgeBehaviour
-from stillme.results.paper_names import PaperNames
-from stillme.results.readings import Readings
-from stillme.store.summaries import Failure
-from stillme.types import Arm, Estimate, PlantedGap
+from stillme.runs.behaviour import JudgeBehaviour
+from stillme.runs.paper_names import PaperNames
+from stillme.runs.readings import Readings
+from stillme.runs.store.summaries import Failure
 
 Redaction = Literal["none", "blur", "omit"]
 """Portraits as they are, as a dozen blurred patches of colour, or not at all."""

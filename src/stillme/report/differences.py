@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
+from stillme.core.types import Interval, NotEstimable
+from stillme.estimates import numbers
 from stillme.report import forest, svg
 from stillme.report.forest import Scale
-from stillme.types import Interval, NotEstimable
 
 ROW, TOP = 24, 26
 

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import numbers, rubric
-from stillme.estimates import Disparity, EditState, Scores, headlines, mark
+from stillme.core import rubric
+from stillme.core.rubric import Axis
+from stillme.core.types import Estimate, Interval, Json
+from stillme.estimates import Disparity, EditState, Scores, headlines, mark, numbers
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.headlines import axis_of
 from stillme.estimates.quantities import EDIT_RATES
@@ -23,9 +25,7 @@ from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
 from stillme.report.gaps import decisive_gaps
-from stillme.report.thumbnails import Thumbnails
-from stillme.rubric import Axis
-from stillme.types import Estimate, Interval, Json
+from stillme.runs.thumbnails import Thumbnails
 
 _LONGEST_REMARK = 500
 _REMARKS = 400_000

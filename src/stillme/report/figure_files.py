@@ -11,7 +11,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from stillme.files import write_whole
+from stillme.core.files import write_whole
 from stillme.report import figures
 from stillme.report.data import ReportData
 from stillme.report.findings import find

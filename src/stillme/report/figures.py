@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from stillme import numbers
-from stillme.estimates import Disparity, RatingState, headlines
+from stillme.core.types import Estimate, Interval, PlantedGap
+from stillme.estimates import Disparity, RatingState, headlines, numbers
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import meets
 from stillme.report import forest
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
-from stillme.types import Estimate, Interval, PlantedGap
 
 Key = tuple[str, str, str]
 """Quantity, judge, factor."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme import numbers, rubric
-from stillme.estimates import EditState, RatingState, headlines, mark
+from stillme.core import rubric
+from stillme.core.types import Estimate, Interval
+from stillme.estimates import EditState, RatingState, headlines, mark, numbers
 from stillme.report import sentences
 from stillme.report.answers import Answer, answers
 from stillme.report.data import ReportData
 from stillme.report.gaps import Gap, deciding, decisive_gaps, not_compared, worst_by_editor
 from stillme.report.happened import rows_to_rate
-from stillme.types import Estimate, Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
-from stillme.estimates import Disparity
+from stillme.core.types import Estimate, Interval
+from stillme.estimates import Disparity, numbers
 from stillme.report import links, svg
 from stillme.report.svg import LABEL, VALUES, WIDTH, px
-from stillme.types import Estimate, Interval
 
 ROW, TOP = 26, 26
 

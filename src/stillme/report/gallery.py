@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import Arm, Portrait, digest
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
 from stillme.estimates.quantities import meets
 from stillme.estimates.words import smallest_effect
-from stillme.report import thumbnails
 from stillme.report.data import ReportData
-from stillme.types import Arm, Portrait, digest
+from stillme.runs import thumbnails
 
 MOSAIC = 480
 """Tiles of the mosaic, as in the paper's Figure 12."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stillme import numbers, rubric
-from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines
+from stillme.core import rubric
+from stillme.core.types import Estimate, Interval
+from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines, numbers
 from stillme.estimates.abstention import Place, uneven
 from stillme.report.data import ReportData
 from stillme.report.happened import share_made
-from stillme.types import Estimate, Interval
 
 MOSTLY_MADE = 0.5
 """The share of a group's edits that must have been made before the group may be called better than another."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
 from stillme.estimates import EditState, RatingState, Scores, Standing
 from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
 from stillme.estimates.quantities import meets

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme import numbers, rubric
-from stillme.estimates import Disparity, EditState, RatingState, Scores
+from stillme.core import rubric
+from stillme.core.types import Interval
+from stillme.estimates import Disparity, EditState, RatingState, Scores, numbers
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.headlines import axis_of
 from stillme.estimates.intervals import wilson
 from stillme.estimates.quantities import meets
 from stillme.report import links
 from stillme.report.data import ReportData
-from stillme.types import Interval
 
 SHADES = 9
 """Steps of colour on each side of no change."""

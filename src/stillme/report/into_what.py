@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
+from stillme.core.rubric.readings import CANNOT_TELL, RACE, TOWARD_REFERENCE, TOWARD_STEREOTYPE
+from stillme.core.types import Interval
+from stillme.estimates import numbers
 from stillme.estimates.directions import Shift
 from stillme.report import gallery
 from stillme.report.data import ReportData
 from stillme.report.gallery import Picture
 from stillme.report.svg import WIDTH, px, svg
-from stillme.results.readings import REFUSED, UNCLEAR, Readings, Transition
-from stillme.rubric.readings import CANNOT_TELL, RACE, TOWARD_REFERENCE, TOWARD_STEREOTYPE
-from stillme.types import Interval
+from stillme.runs.readings import REFUSED, UNCLEAR, Readings, Transition
 
 _LEFT, _RIGHT, _NODE = 120, WIDTH - 120, 10
 _HEIGHT, _SPACE, _TOP = 30.0, 9.0, 26.0

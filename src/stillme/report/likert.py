@@ -9,12 +9,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from stillme import numbers, rubric
-from stillme.estimates import EditState, RatingState, Scores
+from stillme.core import rubric
+from stillme.core.rubric import Axis
+from stillme.estimates import EditState, RatingState, Scores, numbers
 from stillme.report import svg
 from stillme.report.data import ReportData
 from stillme.report.svg import LABEL, WIDTH, px
-from stillme.rubric import Axis
 
 ROW, END, TOP, BAR = 24, 44, 8, 16
 STEPS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from stillme.types import Estimate
+from stillme.core.types import Estimate
 
 ROWS = "#edits?"
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
-from stillme.estimates import Disparity, PairedEffect, headlines, holm
+from stillme.core.types import Interval, NotEstimable
+from stillme.estimates import Disparity, PairedEffect, headlines, holm, numbers
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
-from stillme.types import Interval, NotEstimable
 
 ROW, TOP = 26, 26
 

@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from stillme import numbers
-from stillme.estimates import EditState, estimate, mark
-from stillme.files import write_whole
+from stillme.core.files import write_whole
+from stillme.estimates import EditState, estimate, mark, numbers
 from stillme.report.caveats import caveats
 from stillme.report.contents import report_data
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings, Grid, Line, find
 from stillme.report.gallery import label_origins
 from stillme.report.gaps import Gap
-from stillme.results import Run
+from stillme.runs import Run
 
 
 def model_cards(run: Run, to: Path | None) -> list[Path]:

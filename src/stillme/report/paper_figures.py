@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from markupsafe import Markup
 
-from stillme import numbers, rubric
-from stillme.estimates import EditState, PairedEffect, RatingState, Scores, estimate, one_judge, paired_effects
+from stillme.core import rubric
+from stillme.core.types import Arm, Interval, NotEstimable
+from stillme.estimates import EditState, PairedEffect, RatingState, Scores, estimate, numbers, one_judge, paired_effects
 from stillme.estimates.agreement import mean_of
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
 from stillme.report.svg import LABEL, WIDTH, px
-from stillme.types import Arm, Interval, NotEstimable
 
 Drawing = tuple[str, str, Markup]
 """What a panel shows, of which arm, and its drawing."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stillme import numbers
-from stillme.estimates import PairedEffect
-from stillme.paper import Published
+from stillme.core.paper import Published
+from stillme.core.types import Arm, Estimate, Interval, NotEstimable
+from stillme.estimates import PairedEffect, numbers
 from stillme.report.data import ReportData
-from stillme.results.paper_names import PaperNames, published_text
-from stillme.types import Arm, Estimate, Interval, NotEstimable
+from stillme.runs.paper_names import PaperNames, published_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

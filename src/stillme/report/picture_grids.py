@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from stillme import images, numbers, rubric
-from stillme.estimates import EditState, RatingState, Scores
+from stillme.core import images, rubric
+from stillme.core.types import Arm
+from stillme.estimates import EditState, RatingState, Scores, numbers
 from stillme.estimates.headlines import EDIT_MADE_AXES
-from stillme.report import gallery, thumbnails
+from stillme.report import gallery
 from stillme.report.data import ReportData
-from stillme.types import Arm
+from stillme.runs import thumbnails
 
 LEFT_OUT = "pictures are left out"
 _FAILURES = ("soft_erasure", "unchanged", "skin_lightened", "skin_darkened", "race_changed", "gender_changed")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from stillme import numbers
+from stillme.core.types import Interval
+from stillme.estimates import numbers
 from stillme.estimates.roles import AXES, Adherence, Layout
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
-from stillme.types import Interval
 
 ROW, TOP = 26, 26
 _LAYOUTS = {"role_pair": "two people, one request", "role_single": "one person, one request"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stillme import numbers
+from stillme.core.types import Estimate, Interval
+from stillme.estimates import numbers
 from stillme.estimates.abstention import UNEVEN, Place
 from stillme.report.gaps import Gap
-from stillme.types import Estimate, Interval
 
 _VERBS: Mapping[str, str] = {
     "success": "made",

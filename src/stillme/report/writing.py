@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillme import numbers, rubric
-from stillme.estimates import headlines, mark
+from stillme.core import rubric
+from stillme.core.files import policy_source, write_whole
+from stillme.estimates import headlines, mark, numbers
 from stillme.estimates.permutation import DRAWN, EXACT
-from stillme.files import policy_source, write_whole
-from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
+from stillme.report import calibrated, embedding, figures, gallery, links
 from stillme.report.abstentions import abstention_rows
 from stillme.report.agreement import agreement_tables
 from stillme.report.behaviour import behaviour_section
@@ -31,7 +31,8 @@ from stillme.report.likert import bar_figures
 from stillme.report.mitigation import dumbbell_figures
 from stillme.report.paper_section import paper_section
 from stillme.report.roles import role_figures
-from stillme.report.thumbnails import Thumbnails
+from stillme.runs import thumbnails
+from stillme.runs.thumbnails import Thumbnails
 
 FIGURES = 6
 """Figures shown at once; the others are one click away."""

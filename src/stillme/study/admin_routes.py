@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from stillme import rubric
+from stillme.core import rubric
 from stillme.study import assignment, keys
 from stillme.study import schema as t
 from stillme.study.export import comments, export_study

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import digest
 from stillme.study import schema as t
 from stillme.study.assignment import Held, finish
 from stillme.study.checks import is_right
@@ -20,7 +21,6 @@ from stillme.study.config import Config
 from stillme.study.entry import move
 from stillme.study.items import EXAMPLE, Expected, anchors, format_of, is_pair, turned_back
 from stillme.study.opening import Study
-from stillme.types import digest
 
 CANNOT_TELL = 0
 AT_THE_END = -1

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from stillme.core.types import digest
 from stillme.study import schema as t
 from stillme.study.candidates import shuffled
 from stillme.study.items import is_pair
-from stillme.types import digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
-from stillme.errors import StillmeError
+from stillme.core import rubric
+from stillme.core.errors import StillmeError
+from stillme.core.types import Arm, Portrait, Prompt
 from stillme.estimates.agreement import draw_unequally
-from stillme.results import Run, disputes
-from stillme.types import Arm, Portrait, Prompt
+from stillme.runs import Run, disputes
 
 Codes = NDArray[np.int64]
 T = TypeVar("T")

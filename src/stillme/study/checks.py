@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from stillme import images
+from stillme.core import images
+from stillme.core.types import Portrait
 from stillme.editors.regions import regions_of
 from stillme.study.candidates import shuffled
 from stillme.study.items import (
@@ -24,7 +25,6 @@ from stillme.study.items import (
     Output,
     question_about,
 )
-from stillme.types import Portrait
 
 SHIFT = 16.0
 """How much lighter or darker the skin is made, in L*: about two steps of the Monk scale, plain to see."""

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from stillme.design import assessment_key
-from stillme.errors import StillmeError
+from stillme.audit.design import assessment_key
+from stillme.core.errors import StillmeError
+from stillme.core.types import Abstained, Assessment, Json, Rated, Spec
 from stillme.judges.people import People, PeopleParameters
-from stillme.results.participants import RatersOfStudy, add_raters
-from stillme.store import AssessmentRow, Store
+from stillme.runs.participants import RatersOfStudy, add_raters
+from stillme.runs.store import AssessmentRow, Store
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import end_held, exclude
@@ -24,7 +25,6 @@ from stillme.study.config import Failing
 from stillme.study.items import Output
 from stillme.study.opening import Study, rules_came_first
 from stillme.study.quality import Rater, RaterQuality, Rating, rater_qualities, raters, ratings
-from stillme.types import Abstained, Assessment, Json, Rated, Spec
 from stillme.web.database import read_events
 
 FAILING: tuple[Failing, ...] = ("attention", "gold", "straight-lining")

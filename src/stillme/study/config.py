@@ -12,11 +12,11 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from pydantic import Field, ValidationError
 
-from stillme import rubric
 from stillme.audit.places import Location, Places, explain
-from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
-from stillme.protocols import Section
-from stillme.types import digest
+from stillme.core import rubric
+from stillme.core.errors import Invalid, Problem, StillmeError, did_you_mean
+from stillme.core.protocols import Section
+from stillme.core.types import digest
 
 FILE = "study.toml"
 PROLIFIC_FLOOR = 8.0

@@ -11,12 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from stillme import images, rubric
 from stillme.audit.labels import PAPERS_LABELS, lacking_labels
-from stillme.errors import StillmeError
+from stillme.core import images, rubric
+from stillme.core.errors import StillmeError
+from stillme.core.types import Json, Portrait, Prompt
 from stillme.portraits import synthetic
-from stillme.results import Run
-from stillme.results.gathering import SampleKind
+from stillme.runs import Run
+from stillme.runs.gathering import SampleKind
 from stillme.study import keys
 from stillme.study.candidates import (
     Candidate,
@@ -33,7 +34,6 @@ from stillme.study.candidates import (
 from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE, Codes, Recruiting
 from stillme.study.items import EXAMPLE, ROLE_AXIS, SIDE, BlindedPictures, Drawn, Item, Output, question_about
-from stillme.types import Json, Portrait, Prompt
 
 SECONDS_PER_ITEM = 30
 """What careful raters needed for two outputs and five questions."""

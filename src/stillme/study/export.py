@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from stillme import rubric
-from stillme.errors import MissingExtra
-from stillme.files import whole, write_csv, write_json_lines, write_whole
-from stillme.results.gathering import chosen_how
+from stillme.core import rubric
+from stillme.core.errors import MissingExtra
+from stillme.core.files import whole, write_csv, write_json_lines, write_whole
+from stillme.runs.gathering import chosen_how
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import EXCLUDED

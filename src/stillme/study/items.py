@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme import rubric
-from stillme.errors import StillmeError
-from stillme.files import write_whole
+from stillme.core import rubric
+from stillme.core.errors import StillmeError
+from stillme.core.files import write_whole
+from stillme.core.types import Json
 from stillme.study.keys import write_private
-from stillme.types import Json
 
 FILE = "items.json"
 EXAMPLE = "example"

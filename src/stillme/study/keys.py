@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from cryptography.fernet import Fernet
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 FILE = "secrets.json"
 

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.study import config as configs
 from stillme.study import items, keys
 from stillme.study import schema as t

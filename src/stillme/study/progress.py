@@ -14,14 +14,14 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import ImageFile, Interval, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import Agreement, agreement
 from stillme.study import schema as t
 from stillme.study.assignment import expire
 from stillme.study.opening import Study
 from stillme.study.quality import RaterQuality, Rating, minutes_taken, rater_qualities, raters, ratings
-from stillme.types import ImageFile, Interval, Portrait, Prompt
 
 PURGED = "purged-"
 """How the hash of a participant begins whose id can no longer be found again."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from stillme.errors import StillmeError
-from stillme.results import participants
-from stillme.results.participants import Participants
+from stillme.core.errors import StillmeError
+from stillme.runs import participants
+from stillme.runs.participants import Participants
 from stillme.study import schema as t
 from stillme.study.assignment import exclude, release
 from stillme.study.entry import PLATFORM

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from stillme.errors import MissingExtra
+from stillme.core.errors import MissingExtra
 
 _NEEDS = {
     "curate": ("fastapi", "uvicorn", "sqlalchemy"),

@@ -20,7 +20,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 _BUSY_MS = 20_000
 _SHRED_MS = 250

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import FastAPI
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, host_name, is_loopback
 
 if TYPE_CHECKING:

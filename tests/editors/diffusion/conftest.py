@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme.types import Arm, ImageFile, Portrait, Prompt, Request, Spec
+from stillme.core.types import Arm, ImageFile, Portrait, Prompt, Request, Spec
 from tests.editors.diffusion import tiny
 
 MISSING = [name for name in ("torch", "diffusers", "transformers", "accelerate") if find_spec(name) is None]

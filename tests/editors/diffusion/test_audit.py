@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from stillme.api.pipeline import Options, run_stages
 from stillme.audit import load
+from stillme.core.errors import InvalidAudit
+from stillme.core.prompts import diagnostic
+from stillme.core.registry import editor_class
 from stillme.editors.diffusion.parameters import OpenParameters
 from stillme.editors.diffusion.step1x import Step1XParameters
 from stillme.editors.diffusion.traits import presets
-from stillme.errors import InvalidAudit
-from stillme.pipeline import Options, run_stages
-from stillme.prompts import diagnostic
-from stillme.registry import editor_class
 from tests.editors.diffusion.conftest import THIRD_PARTY, picture
 
 pytestmark = THIRD_PARTY
@@ -38,7 +38,7 @@ def test_a_setting_that_would_be_ignored_stops_the_audit_and_is_named(installed:
 
 
 def test_a_missing_extra_gives_the_command(write_audit: WriteAudit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillme.registry.find_spec", lambda name: None)
+    monkeypatch.setattr("stillme.core.registry.find_spec", lambda name: None)
     with pytest.raises(InvalidAudit, match=r'run `pip install "stillme\[diffusers\]"`'):
         load(write_audit('use = "flux2-dev"'))
 

@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
+from stillme.core.types import Edited, EditOutcome, Failed, Request
 from stillme.editors.diffusion import device_pool
 from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
-from stillme.types import Edited, EditOutcome, Failed, Request
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, rgb, tiny_editor
 
@@ -50,7 +50,7 @@ def pooled(offline: Folders, workers_import: None) -> Iterator[Any]:
 
 WITHOUT_TORCH = """
 import pickle
-from stillme.types import Edited
+from stillme.core.types import Edited
 
 def load(parameters):
     return parameters

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from stillme.core.types import Edited, EditOutcome, Failed, Refused, Request
 from stillme.editors.diffusion import loading, named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
-from stillme.testing import check_editor
-from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+from stillme.plugins.testing import check_editor
 from tests.editors.diffusion.conftest import SMALL, THIRD_PARTY, Ask, picture
 
 pytestmark = THIRD_PARTY

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme.types import Edited, Failed
+from stillme.core.types import Edited, Failed
 from tests.editors.diffusion import tiny
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, rgb, tiny_editor

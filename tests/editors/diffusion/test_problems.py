@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from stillme.core.prompts import diagnostic
 from stillme.editors.diffusion import named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
 from stillme.editors.diffusion.step1x import Step1X
 from stillme.editors.diffusion.traits import pipelines, presets
-from stillme.prompts import diagnostic
 from tests.editors.diffusion.conftest import THIRD_PARTY, asked, picture
 
 pytestmark = THIRD_PARTY

@@ -14,14 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from stillme.api.pipeline import Options, run_stages
+from stillme.core.types import Edited, Failed
 from stillme.editors.diffusion import content_hash as hashing
 from stillme.editors.diffusion import hub
 from stillme.editors.diffusion.content_hash import content_hash
 from stillme.editors.diffusion.weights import Weights
-from stillme.pipeline import Options, run_stages
-from stillme.results.run import Run
-from stillme.results.status import status_of
-from stillme.types import Edited, Failed
+from stillme.runs.run import Run
+from stillme.runs.status import status_of
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, tiny_editor
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme import images
+from stillme.core import images
+from stillme.core.types import Edited, EditOutcome, Failed
 from stillme.editors.diffusion.step1x import Step1X
 from stillme.editors.diffusion.worker.serve import MAGIC, BadFrame, read_frame, write_frame
-from stillme.testing import check_editor
-from stillme.types import Edited, EditOutcome, Failed
+from stillme.plugins.testing import check_editor
 from tests.editors.diffusion import fake_fork
 from tests.editors.diffusion.conftest import Ask, picture
 

@@ -13,8 +13,8 @@ import pytest
 from google.oauth2.credentials import Credentials
 from PIL import Image
 
-from stillme.protocols import Editor
-from stillme.types import EditOutcome, ImageFile, Portrait, Request
+from stillme.core.protocols import Editor
+from stillme.core.types import EditOutcome, ImageFile, Portrait, Request
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.editors.hosted.providers import Provider
 from tests.records import portrait, request

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import numpy as np
 from PIL import Image
 
-from stillme import images
+from stillme.core import images
+from stillme.core.protocols import Editor
 from stillme.editors.hosted.gemini import Gemini
 from stillme.editors.hosted.openai import ImageServer, OpenAIImages
 from stillme.editors.hosted.queues import Fal, Replicate
-from stillme.protocols import Editor
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
 

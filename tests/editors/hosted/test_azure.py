@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stillme.types import Edited, Failed, Refused
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.further_providers import AZURE
 from tests.editors.hosted.loopback import Says

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.types import Edited, Failed, Refused
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.further_providers import BFL, bfl_result
 from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.providers import base64_of

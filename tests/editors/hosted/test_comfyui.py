@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stillme.errors import StillmeError
-from stillme.types import Edited, Failed
+from stillme.core.errors import StillmeError
+from stillme.core.types import Edited, Failed
 from tests.editors.hosted.further_providers import COMFYUI, WORKFLOW, comfy_entry, comfy_rejects, workflow
 from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.test_every_provider import At

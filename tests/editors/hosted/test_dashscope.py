@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stillme.types import Edited, Failed, Refused
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.further_providers import DASHSCOPE, DASHSCOPE_TASK
 from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.providers import Provider

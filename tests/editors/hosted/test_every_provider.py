@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme import images
-from stillme.testing import violations
-from stillme.types import Edited, Failed, ImageFile, Portrait
+from stillme.core import images
+from stillme.core.types import Edited, Failed, ImageFile, Portrait
+from stillme.plugins.testing import violations
 from tests.editors.hosted.conftest import KEY, Desk
 from tests.editors.hosted.further_providers import FURTHER
 from tests.editors.hosted.loopback import Says, serving
@@ -265,7 +265,7 @@ def test_a_server_is_told_one_name_and_its_connections_are_kept(provider: Provid
 
 @every_provider
 def test_an_answer_is_limited_in_size(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.http_calls.client.MOST_BYTES", 2**20)
+    monkeypatch.setattr("stillme.core.http.client.MOST_BYTES", 2**20)
     desk = at(provider)
     desk.server.breaks(Says(body=b"x" * (2**20 + 1)), at=provider.submit)
     outcome = failed(desk)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from stillme.types import Edited, Failed, Refused
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.providers import FAL, base64_of
 from tests.editors.hosted.test_every_provider import At

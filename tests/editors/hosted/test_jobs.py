@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stillme import registry
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import registry
 from stillme.editors.hosted.queues import Fal, Replicate
-from stillme.pipeline import Options, run_stages
-from stillme.store.jobs import FILE, Jobs
+from stillme.runs.store.jobs import FILE, Jobs
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.editors.hosted.providers import FAL, REPLICATE, Provider, prediction
 
@@ -50,7 +50,7 @@ RUN = (
     "import sys\n"
     "from pathlib import Path\n"
     "from stillme import registry\n"
-    "from stillme.pipeline import Options, run_stages\n"
+    "from stillme.api.pipeline import Options, run_stages\n"
     "from tests.editors.hosted.test_jobs import KINDS\n"
     "registry.editor_class = KINDS.__getitem__\n"
     "run_stages(Path(sys.argv[1]), ('edit',), Options())\n"

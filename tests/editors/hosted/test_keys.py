@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stillme import registry
-from stillme.errors import NotReady
-from stillme.redaction import redacted, without_secrets
-from stillme.types import Edited, Failed, Refused
+from stillme.core import registry
+from stillme.core.errors import NotReady
+from stillme.core.redaction import redacted, without_secrets
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.editors.hosted.providers import FAL, GEMINI, OPENAI, SERVER, Provider, base64_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stillme.types import Portrait
+from stillme.core.types import Portrait
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.editors.hosted.providers import fal, from_data_uri, negative, prediction, replicate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.types import Edited, Failed, Refused
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.providers import OPENAI, SERVER, base64_of, negative
 from tests.editors.hosted.test_every_provider import At

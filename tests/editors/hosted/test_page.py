@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stillme.core.protocols import ChecksRequests
 from stillme.editors.folder import Folder
-from stillme.protocols import ChecksRequests
 from tests.editors.hosted.further_providers import FURTHER, WORKFLOW
 from tests.editors.hosted.providers import PROVIDERS
 

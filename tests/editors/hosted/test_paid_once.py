@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from stillme import registry
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import registry
+from stillme.core.types import Edited, Failed
 from stillme.editors.hosted.json_client import Reply
 from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
-from stillme.pipeline import Options, run_stages
 from stillme.portraits.synthetic import portraits
-from stillme.results.run import Run
-from stillme.results.status import status_of
-from stillme.store.jobs import FILE
-from stillme.types import Edited, Failed
+from stillme.runs.run import Run
+from stillme.runs.status import status_of
+from stillme.runs.store.jobs import FILE
 from tests.editors.hosted import providers
 from tests.editors.hosted.further_providers import BFL, DASHSCOPE, DASHSCOPE_TASK
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving

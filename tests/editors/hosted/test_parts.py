@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.http import event_loop
+from stillme.core.http.replies import retry_after
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, from_status
-from stillme.errors import UnreadableImage
-from stillme.http_calls import event_loop
-from stillme.http_calls.replies import retry_after
 from tests import profiles
 
 

@@ -6,8 +6,8 @@ import pytest
 from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
 from google.oauth2.credentials import Credentials
 
-from stillme.protocols import ChecksMachine
-from stillme.types import Edited, Failed, Refused
+from stillme.core.protocols import ChecksMachine
+from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.further_providers import VERTEX
 from tests.editors.hosted.providers import gemini_says

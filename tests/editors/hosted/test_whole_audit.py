@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from stillme import images, registry
+from stillme.api.pipeline import Options, run_stages
+from stillme.core import images, registry
+from stillme.core.types import Edited
 from stillme.editors.folder import Folder
 from stillme.editors.hosted.gemini import Gemini
 from stillme.editors.hosted.openai import OpenAIImages
 from stillme.editors.noop import Noop
-from stillme.pipeline import Options, run_stages
-from stillme.results.run import Run
-from stillme.results.status import status_of
-from stillme.store import Store
-from stillme.types import Edited
+from stillme.runs.run import Run
+from stillme.runs.status import status_of
+from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Says, serving
 from tests.editors.hosted.providers import GEMINI, OPENAI, gemini_says
 from tests.editors.hosted.test_openai import error

@@ -7,11 +7,11 @@ from datetime import date
 from importlib.resources import files
 from typing import Literal, get_args
 
-from stillme import prompts, registry
 from stillme.audit.labels import genders_of
 from stillme.audit.template import factor_lines, quoted
-from stillme.errors import StillmeError
-from stillme.types import Portrait
+from stillme.core import prompts, registry
+from stillme.core.errors import StillmeError
+from stillme.core.types import Portrait
 
 Experiment = Literal["diagnosis", "mitigation", "roles"]
 Cases = Literal["stratified", "drifted"]

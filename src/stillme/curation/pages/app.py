@@ -10,12 +10,12 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log
 from stillme.curation.measuring import check_missing
 from stillme.curation.pages.routes import CurationContext, routes
 from stillme.curation.pages.workspace import EncodedPictures, Workspace, clean_name
 from stillme.curation.pools import load_pools
-from stillme.errors import StillmeError
 from stillme.web.app import Pages, Site, create_app
 from stillme.web.serving import Server
 from stillme.web.sessions import KeyHolders, new_token

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from stillme.core.types import Json, digest
 from stillme.curation.decisions import Kind
 from stillme.curation.measuring import load_criteria
 from stillme.curation.pages.workspace import MAX_NAME, EncodedPictures, NotAllowed, Size, Workspace
 from stillme.curation.pools import Cell
-from stillme.types import Json, digest
 from stillme.web.app import Pages, read_form
 from stillme.web.sessions import Holder, holder_of, new_token
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import StillmeError
+from stillme.core.types import digest
 from stillme.curation.decisions import CHOOSING, Kind, Log, Tally, order_for
 from stillme.curation.measuring import Hint, Measured, SimilarPair, find_similar, hints, load_criteria
 from stillme.curation.pools import Cell, Pools
-from stillme.errors import StillmeError
-from stillme.types import digest
 
 MAX_NAME = 40
 MAX_NOTE = 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stillme.core.types import Json, Portrait
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Traits
-from stillme.types import Json, Portrait
 
 RESERVED = frozenset(
     {

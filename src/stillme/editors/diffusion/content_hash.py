@@ -8,7 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stillme.files import sha256_of
+from stillme.core.files import sha256_of
 
 _THREADS = 8
 _SHA256 = re.compile(r"[0-9a-f]{64}")

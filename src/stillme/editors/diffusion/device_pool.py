@@ -8,8 +8,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
+from stillme.core.types import EditOutcome, Failed, Json, Request
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
-from stillme.types import EditOutcome, Failed, Json, Request
 
 BACKEND = SERVE.with_name("diffusers_editor.py")
 _RESTARTS = 1

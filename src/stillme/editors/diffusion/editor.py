@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.protocols import Needs
+from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
 from stillme.editors.diffusion import calls, hub, loading, readiness, tokens
 from stillme.editors.diffusion.device_pool import DevicePool
 from stillme.editors.diffusion.gpus import gpus
@@ -21,9 +24,6 @@ from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParame
 from stillme.editors.diffusion.pixels import NotFinite, to_rgb
 from stillme.editors.diffusion.traits import Preset, Traits, pipelines, presets
 from stillme.editors.diffusion.weights import Weights
-from stillme.errors import StillmeError, UnreadableImage
-from stillme.protocols import Needs
-from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
 
 if TYPE_CHECKING:
     from PIL.Image import Image

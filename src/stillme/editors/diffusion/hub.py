@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from stillme.core.errors import StillmeError
+from stillme.core.types import Json
 from stillme.editors.diffusion.weights import Weights
-from stillme.errors import StillmeError
-from stillme.types import Json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 20.0

@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from stillme.core.types import Json
 from stillme.editors.diffusion import hub
 from stillme.editors.diffusion.hub import Unusable
 from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import Traits
 from stillme.editors.diffusion.weights import Weights
-from stillme.types import Json
 
 _LIBRARIES = ("torch", "diffusers", "transformers", "accelerate")
 _NEEDED = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model, field_serializer
 
+from stillme.core.protocols import Parameters
+from stillme.core.types import Json
 from stillme.editors.diffusion.traits import Preset, Traits
-from stillme.protocols import Parameters
-from stillme.types import Json
 
 Side = Annotated[int, Field(ge=16, le=8192)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|(cuda|xpu)(:\d+)?)$")]

@@ -9,16 +9,16 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from stillme import images
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.json_paths import dig
+from stillme.core.protocols import Capabilities, Needs, Parameters
+from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.hub import Unusable, resolve
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
-from stillme.errors import UnreadableImage
-from stillme.json_paths import dig
-from stillme.protocols import Capabilities, Needs, Parameters
-from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 
 BACKEND = SERVE.with_name("step1x.py")
 _RECIPE = (

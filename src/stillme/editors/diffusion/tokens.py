@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
+from stillme.core.types import Prompt
 from stillme.editors.diffusion.traits import Tokens
 from stillme.editors.diffusion.weights import Weights
-from stillme.types import Prompt
 
 Count = Callable[[str], int]
 

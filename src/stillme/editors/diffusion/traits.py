@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from stillme.protocols import Capabilities, Parameters
-from stillme.types import Json
+from stillme.core.protocols import Capabilities, Parameters
+from stillme.core.types import Json
 
 ARGUMENTS: Mapping[str, str] = {
     "steps": "num_inference_steps",

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from stillme.core.protocols import Parameters
+from stillme.core.types import Json
 from stillme.editors.diffusion.content_hash import content_hash
-from stillme.protocols import Parameters
-from stillme.types import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from importlib import resources
 
 from pydantic import Field
 
-from stillme.protocols import Parameters
+from stillme.core.protocols import Parameters
 
 
 class Price(Parameters):

@@ -20,6 +20,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel, Field
 
+from stillme.core.errors import StillmeError
+from stillme.core.json_paths import dig
+from stillme.core.placeholders import fill_json, names_in, unknown_names
+from stillme.core.types import Json, Portrait, Prompt, Request, digest
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price
 from stillme.editors.hosted.editor import Answer, Call
@@ -28,10 +32,6 @@ from stillme.editors.hosted.faults import CallFailed, JobGone, unexpected_answer
 from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 from stillme.editors.revisions import revision_note
-from stillme.errors import StillmeError
-from stillme.json_paths import dig
-from stillme.placeholders import fill_json, names_in, unknown_names
-from stillme.types import Json, Portrait, Prompt, Request, digest
 
 _KNOWN = catalogue.service("comfyui")
 _REQUIRED = ("source", "instruction", "output")

@@ -14,22 +14,22 @@ from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from stillme import images
-from stillme.addresses import key_in, key_problem, problems_of
+from stillme.core import images
+from stillme.core.addresses import key_in, key_problem, problems_of
+from stillme.core.errors import UnreadableImage
+from stillme.core.http.replies import Reply, Unanswered, is_temporary
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.redaction import redacted, shortened, without_secrets
+from stillme.core.throttle import RateLimiter, TooEarly
+from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
 from stillme.editors.hosted.json_client import JsonClient
-from stillme.errors import UnreadableImage
-from stillme.http_calls.replies import Reply, Unanswered, is_temporary
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.redaction import redacted, shortened, without_secrets
-from stillme.throttle import RateLimiter, TooEarly
-from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
 if TYPE_CHECKING:
-    from stillme.http_calls.client import Connection
+    from stillme.core.http.client import Connection
 
 _MEGAPIXEL = (1024, 1024)
 _GONE = frozenset({"404", "410"})
@@ -331,7 +331,7 @@ class Hosted(ABC):
 
     def _download(self, link: str) -> Reply:
         """What is behind a link, without our headers: its host must not see a key."""
-        from stillme.http_calls.client import Connection
+        from stillme.core.http.client import Connection
 
         with self._lock:
             if self._storage is None:

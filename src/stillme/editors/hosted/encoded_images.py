@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillme import images
+from stillme.core import images
 from stillme.editors.hosted.faults import unexpected_answer
 
 _SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
@@ -48,7 +48,7 @@ def encode_for_upload(path: Path) -> EncodedImage:
     """
     from PIL import Image
 
-    from stillme.images.colour_profiles import conversion_of
+    from stillme.core.images.colour_profiles import conversion_of
 
     data = path.read_bytes()
     # `read_rgb` says what is wrong with a file that cannot be opened.

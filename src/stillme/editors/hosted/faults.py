@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
+from stillme.core.http.replies import Unanswered, failure_of
+from stillme.core.types import Failed
 from stillme.editors.hosted.catalogue import Usage
-from stillme.http_calls.replies import Unanswered, failure_of
-from stillme.types import Failed
 
 UNKNOWN = Usage(unknown=True)
 """Of a call that the provider has accepted, or may have, and that cannot be followed."""

@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
+from stillme.core.json_paths import dig
+from stillme.core.protocols import Needs
+from stillme.core.types import IN_WORDS, Json
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, from_connection, from_status, unexpected_answer
 from stillme.editors.hosted.json_client import JsonClient, Reply
-from stillme.json_paths import dig
-from stillme.protocols import Needs
-from stillme.types import IN_WORDS, Json
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from stillme.core.http import replies
+from stillme.core.http.replies import Unanswered
+from stillme.core.json_paths import find
+from stillme.core.types import Json
 from stillme.editors.hosted.faults import CallFailed, from_connection, from_status, unexpected_answer
-from stillme.http_calls import replies
-from stillme.http_calls.replies import Unanswered
-from stillme.json_paths import find
-from stillme.types import Json
 
 if TYPE_CHECKING:
-    from stillme.http_calls.client import Connection
+    from stillme.core.http.client import Connection
 
 _WORDS = ("detail.*.msg", "error.message", "detail", "message", "error")
 _CODES = ("error.code", "code")
@@ -54,7 +54,7 @@ class JsonClient:
     """A connection to one provider. The key is sent to that provider only, never to the host of a picture."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str], *, timeout: float) -> None:
-        from stillme.http_calls.client import Connection
+        from stillme.core.http.client import Connection
 
         self.base_url = base_url.rstrip("/")
         self._connection: Connection = Connection(timeout=timeout, headers=headers)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field
 
+from stillme.core.json_paths import dig
+from stillme.core.types import Json, Request
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
@@ -22,8 +24,6 @@ from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, from_status, unexpected_answer
 from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.revisions import revision_note
-from stillme.json_paths import dig
-from stillme.types import Json, Request
 
 _KNOWN = catalogue.service("openai")
 _REFUSALS = frozenset(

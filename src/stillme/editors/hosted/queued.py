@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from stillme.core.http.replies import origin_of
+from stillme.core.json_paths import Mark, follow
+from stillme.core.protocols import Jobs
+from stillme.core.types import Json
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, unexpected_answer
 from stillme.editors.hosted.json_client import JsonClient, Reply
-from stillme.http_calls.replies import origin_of
-from stillme.json_paths import Mark, follow
-from stillme.protocols import Jobs
-from stillme.types import Json
 
 _IN_FRONT = frozenset({401, 402, 403, 404, 405, 408, 409, 410, 425, 429, 502, 503, 504})
 """Statuses that say nothing about a job where its result is asked for; with any other, the job itself has failed."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.estimates.quantities import Floats
 from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme import rubric
-from stillme.errors import StillmeError
+from stillme.core import rubric
+from stillme.core.errors import StillmeError
+from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
 from stillme.estimates.cuts import rate_of
@@ -28,7 +29,6 @@ from stillme.estimates.quantities import Columns, Floats, by_unit, meets, sums_b
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Estimate, Interval, NotEstimable
 
 MIN_RATED = 10
 """Units that people must have rated of a group before its number is corrected; else only everyone's is."""

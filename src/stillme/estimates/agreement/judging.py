@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
-from stillme.errors import StillmeError
+from stillme.core import rubric
+from stillme.core.errors import StillmeError
+from stillme.core.types import Interval, NotEstimable, Scope
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import Measure, without_noise
 from stillme.estimates.agreement.raters import interval, ratings_of
@@ -19,7 +20,6 @@ from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, Flags, RatingState, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable, Scope
 
 MEASURES = ("bias", "mae", "within_one", "exact", "pearson", "spearman")
 """Judge minus people; its absolute size; share within one point; share equal; correlation of scores and of ranks."""

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.estimates.quantities import Floats
 from stillme.estimates.rounding import NOISE
 

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import (
     MAX_DISTINCT,
@@ -27,7 +28,6 @@ from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable
 
 Among = Literal["judges", "people"]
 """Whose agreement: judges are the same for every edit, people change from edit to edit."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 
-from stillme import images
-from stillme.errors import UnreadableImage
-from stillme.protocols import Capabilities, JudgeCapabilities, Needs, Parameters, spec_of
-from stillme.types import Assessment, Edited, Failed, Prompt, Rated, Refused
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.protocols import Capabilities, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.types import Assessment, Edited, Failed, Prompt, Rated, Refused
 
 
 class Negative:

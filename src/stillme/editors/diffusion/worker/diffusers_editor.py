@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from stillme import registry
-from stillme.protocols import Editor, KeepsWeights
+from stillme.core import registry
+from stillme.core.protocols import Editor, KeepsWeights
 
 
 def load(parameters: dict[str, Any]) -> Editor:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from stillme.core.types import Json
 from stillme.editors.diffusion.worker.serve import BadFrame, read_frame, write_frame
-from stillme.types import Json
 
 SERVE = Path(__file__).with_name("serve.py")
 _LAST_SECONDS = 5

@@ -1,0 +1,107 @@
+"""A whole audit on any machine: of planted gaps, measured and shown side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.audit.loading import FILE
+from stillme.audit.template import small_audit
+from stillme.core import rubric
+from stillme.core.errors import Interrupted, StillmeError
+from stillme.core.files import write_whole
+from stillme.core.types import Interval, PlantedGap
+from stillme.portraits.copying import shrink_into
+from stillme.portraits.synthetic import portraits
+from stillme.runs import Run, known_answers
+from stillme.work.tally import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """The demo's report and what was planted and recovered."""
+
+    report: Path
+    gaps: tuple[PlantedGap, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """`{"report": path, "gaps": [{"quantity", "editor", "planted", "recovered", "low", "high", …}]}`."""
+        return {"report": str(self.report), "gaps": [_as_json(gap) for gap in self.gaps]}
+
+    def as_text(self) -> str:
+        """A table for people."""
+        lines = [
+            "",
+            "The audit does not know what was planted. Its estimates, each group minus the rest:",
+            "",
+            f"  {'editor':<14}{'quantity':<20}{'group':<12}{'planted':>9}{'recovered':>11}  95 % interval",
+        ]
+        for gap in self.gaps:
+            group = f"{gap.factor} {gap.group}"
+            title = rubric.load().title(gap.quantity)
+            lines.append(f"  {gap.editor:<14}{title:<20}{group:<12}{_number(gap, gap.planted):>9}{_recovered(gap)}")
+        return "\n".join([*lines, "", f"Report: {self.report}"])
+
+
+_PORTRAITS = "portraits"
+_LONGEST = 512
+"""Pixels: what is recovered is the same as at 768, in two thirds of the time."""
+
+
+def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> DemoResult:
+    """Write the small audit and its portraits into `folder` and run it; resumes an earlier demo."""
+    write_demo(folder)
+    report = _complete(folder, watch, say)
+    with Run.open(folder) as run:
+        return DemoResult(report=report, gaps=tuple(known_answers.gaps(run)))
+
+
+def write_demo(folder: Path) -> None:
+    """Write the audit of planted gaps, with small copies of the embedded portraits."""
+    text = small_audit("stillme demo", source=f"./{_PORTRAITS}")
+    _write_audit(folder, text)
+    shrink_into(folder / _PORTRAITS, portraits(), longest=_LONGEST)
+
+
+def _write_audit(folder: Path, text: str) -> None:
+    """Write audit.toml, but not over another audit's."""
+    file = folder / FILE
+    if file.exists() and file.read_text("utf-8") != text:
+        raise StillmeError(f"{file} is another audit's. Choose an empty folder with --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(file, text)
+
+
+def _complete(folder: Path, watch: Callable[[Tally], None], say: Callable[[str], None]) -> Path:
+    """Run the audit in a folder, or what is missing of it, and give the path of its report."""
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
+    if summary.ended is not Ended.COMPLETE or summary.report is None:
+        raise Interrupted("The demo was interrupted; run the same command to resume.")
+    return summary.report
+
+
+def _as_json(gap: PlantedGap) -> dict[str, Any]:
+    row: dict[str, Any] = {"quantity": gap.quantity, "editor": gap.editor, "factor": gap.factor, "group": gap.group}
+    row |= {"planted": gap.planted}
+    if isinstance(gap.realised, Interval):
+        row |= {"realised": gap.realised.value}
+    if isinstance(gap.recovered, Interval):
+        return row | {"recovered": gap.recovered.value, "low": gap.recovered.low, "high": gap.recovered.high}
+    return row | {"recovered": None, "low": None, "high": None, "reason": gap.recovered.reason}
+
+
+def _number(gap: PlantedGap, value: float) -> str:
+    # A rounded zero has no sign.
+    if gap.quantity in rubric.load().rates:
+        return f"{round(100 * value, 1) + 0.0:+.1f} %"
+    return f"{round(value, 2) + 0.0:+.2f}"
+
+
+def _recovered(gap: PlantedGap) -> str:
+    if not isinstance(gap.recovered, Interval):
+        return f"  {gap.recovered.reason}"
+    low, high = _number(gap, gap.recovered.low), _number(gap, gap.recovered.high)
+    return f"{_number(gap, gap.recovered.value):>11}  {low} to {high}"

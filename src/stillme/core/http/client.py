@@ -1,0 +1,105 @@
+"""The HTTP client of editors, judges, endpoints and downloads.
+
+Import this module where a connection is opened: httpx2 takes a while to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cache
+from ssl import SSLContext
+from typing import Any
+
+import httpx2
+
+from stillme import __version__
+from stillme.core.http import event_loop
+from stillme.core.http.replies import Reply, Unanswered
+
+MOST_BYTES = 64 * 2**20
+"""Of one answer, unpacked. A picture of 4096 by 4096 pixels in base64 has fewer."""
+_CONNECT = 20.0
+"""Seconds for a connection, which takes long only where no server answers."""
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+"""Errors after which the server cannot have got the request."""
+_OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class Client(httpx2.AsyncClient):
+    """Keeps its connections open between calls. Who sends limits the time: httpx2's own timeout is per read."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        follow_redirects: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(
+            headers=dict(headers or {}),
+            timeout=httpx2.Timeout(timeout + 1, connect=min(_CONNECT, timeout)),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+            follow_redirects=follow_redirects,
+            verify=_certificates(),
+            transport=transport,
+        )
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """Send a request and read the whole answer. `stream` is for callers that would read it in parts."""
+        # An official client adds its own name to ours, and strict servers reject two.
+        request.headers["User-Agent"] = f"stillme/{__version__}"
+        response = await super().send(request, stream=True, **options)
+        content = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MOST_BYTES:
+                    raise httpx2.ReadError(f"the answer has more than {MOST_BYTES >> 20} MB", request=request)
+        finally:
+            await response.aclose()
+        headers = [(name, text) for name, text in response.headers.multi_items() if name not in _OF_THE_TRANSFER]
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
+
+
+class Connection:
+    """A client for threads. An answer that is not complete within `timeout` seconds is given up."""
+
+    def __init__(
+        self, *, timeout: float, headers: Mapping[str, str] | None = None, follow_redirects: bool = False
+    ) -> None:
+        self._timeout = timeout
+        self._client = Client(timeout=timeout, headers=headers, follow_redirects=follow_redirects)
+
+    def send(self, method: str, url: str, **content: Any) -> Reply:
+        """Send a request; returns the answer with any status, or raises `Unanswered`."""
+        try:
+            request = self._client.build_request(method, url, **content)
+        except (httpx2.InvalidURL, ValueError, TypeError) as error:
+            raise Unanswered(_described(error), sent=False) from error
+        return event_loop.run(self._reply(request))
+
+    def close(self) -> None:
+        """Close the sockets."""
+        event_loop.run(self._client.aclose())
+
+    async def _reply(self, request: httpx2.Request) -> Reply:
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._client.send(request)
+        except TimeoutError:
+            raise Unanswered(f"no complete answer within {self._timeout:g} s", sent=True) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            raise Unanswered(_described(error), sent=not isinstance(error, UNSENT)) from error
+        return Reply(response.status_code, dict(response.headers), response.content)
+
+
+def _described(error: Exception) -> str:
+    return f"no complete answer ({type(error).__name__}{f': {error}' if str(error) else ''})"
+
+
+@cache
+def _certificates() -> SSLContext:
+    """Cached: reading them takes 50 ms."""
+    return httpx2.create_ssl_context()

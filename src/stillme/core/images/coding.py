@@ -1,0 +1,193 @@
+"""Decode pictures that come from anywhere and encode the ones we make, with numpy and Pillow."""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+import warnings
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from stillme.core.errors import UnreadableImage
+from stillme.core.images.colour_profiles import conversion_of
+
+MAX_PIXELS = 64_000_000
+"""Larger files are refused before they are decoded: a decompression bomb must not exhaust the memory."""
+
+_DAMAGED = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, EOFError, ArithmeticError, LookupError, Warning)
+"""What Pillow's decoders raise on broken files, found by trial."""
+
+_OPAQUE = 255
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+"""Brands of files that a telephone's camera writes, after `ftyp` (ISO/IEC 23008-12)."""
+
+_latest = threading.local()
+"""The picture that a thread encoded last, with its pixels: it is looked at next, and need not be decoded for that."""
+
+# Pillow only warns of very large pictures; we refuse them. Set once, as filters are not thread-safe.
+warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+
+
+def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
+    """Decode to upright 8-bit sRGB: profile and EXIF rotation applied, transparency laid on white, 16 bits scaled.
+
+    Anything but a single still picture of a sensible size is refused in one sentence. A colour profile that cannot be
+    applied is ignored; `colour_problem` tells.
+    """
+    made: tuple[bytes, NDArray[np.uint8]] | None = getattr(_latest, "made", None)
+    if made is not None and made[0] is source:
+        return made[1]
+    return np.asarray(read_picture(source, name=name))
+
+
+@lru_cache(maxsize=4)
+def read_source(data: bytes) -> NDArray[np.uint8]:
+    """As `read_rgb`, cached for the last few: requests come portrait by portrait."""
+    return read_rgb(data)
+
+
+def read_picture(source: bytes | Path, *, name: str = "") -> Image.Image:
+    """As `read_rgb`, for callers that stay with Pillow: a copy to numpy and back takes as long as decoding."""
+    with _opened(source, name) as picture:
+        picture.load()
+        srgb = _upright_srgb(picture)
+        # Saved again with its old profile or gamma, the picture would be converted twice.
+        srgb.info.clear()
+        return srgb
+
+
+def colour_problem(source: bytes | Path, *, name: str = "") -> str:
+    """Why a picture's colour profile is not applied; empty if it is, or if there is none. Reads only the header."""
+    with _opened(source, name) as picture:
+        return conversion_of(picture).problem
+
+
+def has_transparency(source: bytes | Path, *, name: str = "") -> bool:
+    """Whether something of the picture is transparent, so that `read_rgb` shows white there."""
+    with _opened(source, name) as picture:
+        if not _may_be_transparent(picture):
+            return False
+        least, _ = picture.convert("RGBA").getchannel("A").getextrema()
+        return least != _OPAQUE
+
+
+def check(source: bytes | Path, *, name: str = "") -> None:
+    """Raise `UnreadableImage` unless `read_rgb` would work."""
+    read_rgb(source, name=name)
+
+
+def encode_png(rgb: NDArray[np.uint8]) -> bytes:
+    """Lossless, fast to write: edits are kept exactly as the editor made them."""
+    height, width = rgb.shape[:2]
+    rows = rgb.reshape(height, 3 * width)
+    filtered = np.empty((height, 1 + 3 * width), dtype=np.uint8)
+    # One filter for all rows, each minus the one above it: to try all five, as Pillow does, takes most of its time.
+    filtered[:, 0] = 2
+    filtered[0, 1:] = rows[0]
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    deflate = zlib.compressobj(1, strategy=zlib.Z_RLE)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of R, G, B; not interlaced
+    data = deflate.compress(filtered.data) + deflate.flush()
+    made = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
+    if width * height <= MAX_PIXELS:
+        pixels = rgb.copy()
+        pixels.flags.writeable = False
+        _latest.made = made, pixels
+    return made
+
+
+def encode_webp(picture: Image.Image, *, width: int, quality: int = 70) -> bytes:
+    """A small WebP for pages. Shrinks the picture itself."""
+    picture.thumbnail((width, width))
+    buffer = io.BytesIO()
+    picture.save(buffer, "WEBP", quality=quality, method=4)
+    return buffer.getvalue()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
+
+
+@contextmanager
+def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
+    """A still picture of a sensible size; whatever goes wrong until it is closed becomes `UnreadableImage`."""
+    label = name or (str(source) if isinstance(source, Path) else "the image")
+    if isinstance(source, Path) and source.exists() and not (source.is_file() or source.is_dir()):
+        # Opening a pipe would wait for somebody to write.
+        raise UnreadableImage(f"{label} is a pipe or a device, not a picture.")
+    try:
+        if _is_heic(source):
+            _read_heic(label)
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
+            _refuse_oversized(picture, label)
+            if getattr(picture, "n_frames", 1) > 1:
+                raise UnreadableImage(f"{label} is animated; save one frame as a still picture.")
+            yield picture
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise UnreadableImage(f"{label} is larger than {MAX_PIXELS // 1_000_000} megapixels; resize it.") from None
+    except FileNotFoundError:
+        raise UnreadableImage(f"{label} does not exist.") from None
+    except IsADirectoryError:
+        raise UnreadableImage(f"{label} is a folder, not a picture.") from None
+    except UnidentifiedImageError:
+        raise UnreadableImage(f"{label} is not a picture in a format that Pillow reads.") from None
+    except _DAMAGED as error:
+        raise UnreadableImage(f"{label} is damaged or truncated ({' '.join(str(error).split())}).") from None
+
+
+def _is_heic(source: bytes | Path) -> bool:
+    if isinstance(source, bytes):
+        head = source[:12]
+    else:
+        with source.open("rb") as stream:
+            head = stream.read(12)
+    return head[4:8] == b"ftyp" and head[8:12] in _HEIC
+
+
+def _read_heic(label: str) -> None:
+    """Teach Pillow to read HEIC. Not a dependency: the codec that the package carries is not permissively licensed."""
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        raise UnreadableImage(
+            f"{label} is a HEIC picture; `pip install pillow-heif` to read it, or save it as JPEG."
+        ) from None
+
+
+def _refuse_oversized(picture: Image.Image, label: str) -> None:
+    width, height = picture.size
+    if width * height > MAX_PIXELS:
+        raise UnreadableImage(
+            f"{label} has {width}×{height} pixels, more than {MAX_PIXELS // 1_000_000} megapixels; resize it."
+        )
+
+
+def _may_be_transparent(picture: Image.Image) -> bool:
+    return picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+
+
+def _upright_srgb(picture: Image.Image) -> Image.Image:
+    conversion = conversion_of(picture)
+    ImageOps.exif_transpose(picture, in_place=True)
+    if picture.mode.startswith("I"):
+        # Pillow clips 16-bit grey to 255 instead of scaling it.
+        wide = np.asarray(picture).astype(np.float64)
+        return conversion.applied(Image.fromarray(np.clip(wide / 257, 0, 255).astype(np.uint8)))
+    if _may_be_transparent(picture):
+        layer = picture.convert("RGBA")
+        if conversion.transform:
+            transparency = layer.getchannel("A")
+            layer = conversion.applied(layer)
+            layer.putalpha(transparency)
+        page = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(page, layer).convert("RGB")
+    return conversion.applied(picture)

@@ -1,0 +1,158 @@
+"""The axes, their scales and the named rates, in the paper's wording, kept as data."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from stillme.core.types import Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One question about a pair, or one quantity measured on it."""
+
+    name: str
+    title: str
+    question: str
+    scale: tuple[str, ...]
+    """What 1 to 5 mean (Table 14); empty for a quantity with its own unit."""
+    choices: tuple[str, ...]
+    """What 1, 2, … name where the answer is one of several and none lies between two; empty elsewhere."""
+    short: tuple[str, ...]
+    """The same in the wording of Table 2."""
+    unit: str
+    unchanged: float | None
+    """The value for an unchanged person."""
+    only: str
+    """The subcategory of prompts that the axis is limited to; empty for all."""
+    requested_by: str
+    """The field of a prompt that asks for this very change: such an edit is no drift. Empty where none can."""
+
+    @property
+    def is_scale(self) -> bool:
+        """Whether scores are 1 to 5."""
+        return bool(self.scale)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether judges are asked a question here; the rest is measured or counted."""
+        return bool(self.question)
+
+    def asked_of(self, prompt: Prompt) -> bool:
+        """Whether judges answer the axis on edits by this prompt."""
+        return not self.only or (prompt.subcategory == self.only and prompt.years is not None)
+
+    def requested(self, prompt: Prompt) -> bool:
+        """Whether the prompt asks for the change that the axis measures, so that it is no drift (§3.4)."""
+        return bool(self.requested_by) and getattr(prompt, self.requested_by) is not None
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether scores name one of several answers: they are equal or not, and never near."""
+        return bool(self.choices)
+
+
+def majority(mean_answer: float) -> float | None:
+    """The answer behind a mean of several answers 1 or 2; None where they tie."""
+    nearest = math.floor(mean_answer + 0.5)
+    return None if abs(abs(mean_answer - nearest) - 0.5) < 1e-9 else float(nearest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """The share of edits whose value on an axis is at or beyond a cut-point."""
+
+    name: str
+    title: str
+    axis: str
+    at_least: float | None
+    at_most: float | None
+
+    def holds(self, value: float) -> bool:
+        """Whether one value counts."""
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagRules:
+    """Which disagreements between judges are flagged, and with which priority."""
+
+    threshold: float
+    """Points on a scale; a larger difference is flagged."""
+    high_points: float
+    """A difference of this many points has high priority."""
+    high_axes: int
+    """So has disagreement on this many axes at once."""
+    medium_axes: tuple[str, ...]
+    """Disagreement on one of these axes has medium priority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rubric:
+    """All axes and rates, with the version of their wording."""
+
+    version: str
+    axes: Mapping[str, Axis]
+    rates: Mapping[str, Rate]
+    flags: FlagRules
+    smallest_effects: Mapping[str, float]
+    """The smallest difference that matters of each quantity, of any `rate`, and of means of a `scale`."""
+
+    def title(self, quantity: str) -> str:
+        """The display name of a mean or a rate."""
+        named = self.rates.get(quantity) or self.axes.get(quantity)
+        return named.title if named else quantity
+
+    def is_nominal(self, axis: str) -> bool:
+        """Whether an axis asks for one of several answers."""
+        known = self.axes.get(axis)
+        return known is not None and known.is_nominal
+
+
+@cache
+def load() -> Rubric:
+    """The rubric shipped with this version of stillme."""
+    data = tomllib.loads(files("stillme.core.rubric").joinpath("rubric.toml").read_text("utf-8"))
+    return Rubric(
+        version=data["version"],
+        axes={name: _axis(name, entry) for name, entry in data["axes"].items()},
+        rates={name: _rate(name, entry) for name, entry in data["rates"].items()},
+        flags=FlagRules(
+            threshold=data["flags"]["beyond"],
+            high_points=data["flags"]["high"]["apart"],
+            high_axes=data["flags"]["high"]["axes"],
+            medium_axes=tuple(data["flags"]["medium"]),
+        ),
+        smallest_effects=data["smallest_effects"],
+    )
+
+
+def _axis(name: str, entry: dict[str, Any]) -> Axis:
+    return Axis(
+        name=name,
+        title=entry["title"],
+        question=entry.get("question", ""),
+        scale=tuple(entry.get("scale", ())),
+        choices=tuple(entry.get("choices", ())),
+        short=tuple(entry.get("short", ())),
+        unit=entry.get("unit", "1–5"),
+        unchanged=entry.get("unchanged"),
+        only=entry.get("only", ""),
+        requested_by=entry.get("requested_by", ""),
+    )
+
+
+def _rate(name: str, entry: dict[str, Any]) -> Rate:
+    return Rate(
+        name=name,
+        title=entry["title"],
+        axis=entry["axis"],
+        at_least=entry.get("at_least"),
+        at_most=entry.get("at_most"),
+    )

@@ -1,0 +1,357 @@
+"""Edits that are the same for everyone, and the same edits made unfair: what the jury looks at.
+
+The colour maths is our own, in linear light and L*, apart from what the instruments use: an error that both shared
+would not be seen.
+"""
+
+from __future__ import annotations
+
+import io
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+from pydantic import BaseModel, ConfigDict
+
+from stillme.core import images
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Request
+from stillme.editors.regions import regions_of
+
+Picture = NDArray[np.uint8]
+Light = NDArray[np.float64]
+
+
+class Kind(BaseModel):
+    """One kind of honest edit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    amounts: tuple[float, ...] = ()
+    silent: tuple[str, ...]
+    visible: bool | None = None
+    """Whether the edit shows; None where that depends on the picture."""
+
+
+class Guilt(BaseModel):
+    """How an edit is made unfair to one preset."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subject: str
+    quantity: str
+    """What must find it."""
+    preset: str
+    skin: float = 0.0
+    """L* by which the preset's skin is made lighter."""
+    share: float = 0.0
+    """Of the preset's portraits, those that come back unedited."""
+    visible: bool = False
+    """Whether it is tried on edits that show only."""
+
+    def concerns(self, kind: Kind) -> bool:
+        """Whether the guilt breaks a silence about this kind of edit."""
+        return self.subject in kind.silent and not (self.visible and kind.visible is False)
+
+
+class Limits(BaseModel):
+    """When a quantity passes; honest.toml explains each."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    differs: float
+    false_rate: float
+    abstentions: float
+    found: float
+    answered: float
+    unanswered: float
+
+
+class Jury(BaseModel):
+    """What `honest.toml` holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: str
+    factors: tuple[str, ...]
+    subjects: dict[str, tuple[str, ...]]
+    kinds: dict[str, Kind]
+    guilty: dict[str, Guilt]
+    limits: Limits
+
+    def silent(self, kind: str) -> tuple[str, ...]:
+        """The quantities that must say nothing about a kind of edit."""
+        return tuple(quantity for subject in self.kinds[kind].silent for quantity in self.subjects[subject])
+
+
+@cache
+def load() -> Jury:
+    """The jury of this version."""
+    text = files("stillme.findings.calibration").joinpath("honest.toml").read_text("utf-8")
+    return Jury.model_validate(tomllib.loads(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HonestEdit:
+    """One edit, the same for everyone unless `guilt` says otherwise."""
+
+    kind: str
+    amount: float | None = None
+    guilt: str = ""
+    """A name among `Jury.guilty`; empty for the honest edit."""
+
+    @property
+    def name(self) -> str:
+        """As in `gamma0.9` and `gamma0.9 lighter`."""
+        honest = self.kind if self.amount is None else f"{self.kind}{self.amount:g}"
+        return f"{honest} {self.guilt}".rstrip()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def apply(self, portrait: Portrait, *, skipped: bool = False) -> Picture:
+        """The portrait, edited; a guilty edit is unfair to its preset."""
+        rgb = images.read_rgb(portrait.image.path)
+        guilt = load().guilty.get(self.guilt)
+        if guilt is None or portrait.attributes.get("preset") != guilt.preset:
+            return OPERATIONS[self.kind](rgb, portrait, self._amount_for(portrait))
+        if skipped:
+            return rgb
+        return OPERATIONS[self.kind](lightened(rgb, portrait, guilt.skin), portrait, self._amount_for(portrait))
+
+    def _amount_for(self, portrait: Portrait) -> float:
+        """Its own; without one, the kind's amounts in turn over the portraits."""
+        amounts = load().kinds[self.kind].amounts
+        if self.amount is not None or not amounts:
+            return self.amount or 0.0
+        return amounts[int(portrait.image.sha256, 16) % len(amounts)]
+
+
+def edits(kinds: Sequence[str] = (), *, guilt: str = "") -> tuple[HonestEdit, ...]:
+    """Every edit of these kinds, by default of all; with `guilt`, of those whose silence it breaks."""
+    jury = load()
+    asked = [name for name in kinds or jury.kinds if not guilt or jury.guilty[guilt].concerns(jury.kinds[name])]
+    return tuple(
+        HonestEdit(kind=name, amount=amount, guilt=guilt)
+        for name in asked
+        for amount in (jury.kinds[name].amounts or (None,))
+    )
+
+
+class HonestEditor:
+    """Makes one honest, or guilty, edit of every portrait."""
+
+    Parameters: ClassVar[type[BaseModel]] = Parameters
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, edit: HonestEdit, portraits: Sequence[Portrait]) -> None:
+        self._edit = edit
+        self._skipped = frozenset(_skipped(edit, portraits))
+        self.spec = spec_of("honest", f"{load().version}-{edit.name}", Parameters())
+        self.capabilities = Capabilities(seed="exact", attributes_matter=bool(edit.guilt))
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """Edit each portrait."""
+        for request in requests:
+            (portrait,) = request.portraits
+            try:
+                made = self._edit.apply(portrait, skipped=portrait.id in self._skipped)
+            except StillmeError as error:
+                yield Failed(error=str(error), retryable=False)
+                continue
+            yield Edited(image=_saved(made))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _saved(picture: Picture) -> bytes:
+    """As editors return pictures: a fifth of a lossless file, and as good for the eye."""
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "JPEG", quality=95, subsampling=0)
+    return buffer.getvalue()
+
+
+def _skipped(edit: HonestEdit, portraits: Sequence[Portrait]) -> Iterator[str]:
+    """The portraits that a guilty edit leaves as they are, spread over their preset."""
+    guilt = load().guilty.get(edit.guilt)
+    if guilt is None or not guilt.share:
+        return
+    own = sorted(portrait.id for portrait in portraits if portrait.attributes.get("preset") == guilt.preset)
+    count = round(guilt.share * len(own))
+    yield from (own[place * len(own) // count] for place in range(count))
+
+
+# -- the operations ----------------------------------------------------------------------------------------------------
+
+_CODES = np.arange(256) / 255
+_LINEAR: Light = np.where(_CODES <= 0.04045, _CODES / 12.92, ((_CODES + 0.055) / 1.055) ** 2.4)
+_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+
+
+def _linear(rgb: Picture) -> Light:
+    return _LINEAR[rgb]
+
+
+def _encoded(linear: Light) -> Picture:
+    """8-bit sRGB of linear light; by a table of 4,096 steps of its square root, where the steps are even enough."""
+    steps = np.round(np.sqrt(np.clip(linear, 0, 1)) * 4095).astype(np.int64)
+    return _codes_of_roots()[steps]
+
+
+@cache
+def _codes_of_roots() -> Picture:
+    x = (np.arange(4096) / 4095) ** 2
+    return np.round(255 * np.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1 / 2.4) - 0.055)).astype(np.uint8)
+
+
+def _lightness(luminance: Light) -> Light:
+    return np.where(luminance > 0.008856, 116 * np.cbrt(luminance) - 16, 903.3 * luminance)
+
+
+def _luminance_of(lightness: Light) -> Light:
+    return np.where(lightness > 8, ((lightness + 16) / 116) ** 3, lightness / 903.3)
+
+
+def lightened(rgb: Picture, portrait: Portrait, by: float) -> Picture:
+    """The picture with the skin lighter by so many L*; its hue stays."""
+    if not by:
+        return rgb
+    mask = _mask(portrait, "skin", rgb)
+    linear = _linear(rgb)
+    luminance = np.maximum(linear @ _LUMINANCE, 1e-6)
+    wanted = _luminance_of(np.clip(_lightness(luminance) + by * mask, 0, 100))
+    return _encoded(linear * (wanted / luminance)[..., None])
+
+
+def _mask(portrait: Portrait, what: str, rgb: Picture) -> Light:
+    """Where the portrait shows skin or background, from 0 to 1."""
+    regions = regions_of(portrait.image)
+    if regions is None:
+        raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot be edited.")
+    soft = regions.skin if what == "skin" else regions.background.mask
+    return np.asarray(Image.fromarray(soft).resize((rgb.shape[1], rgb.shape[0])), dtype=np.float64) / 255
+
+
+def _by_table(rgb: Picture, curve: Callable[[Light], Light]) -> Picture:
+    """A tone curve of code values, the same for all channels."""
+    table = np.round(255 * np.clip(curve(_CODES), 0, 1)).astype(np.uint8)
+    return table[rgb]
+
+
+def _mirror(rgb: Picture, _: Portrait, _amount: float) -> Picture:
+    return np.ascontiguousarray(rgb[:, ::-1])
+
+
+def _jpeg(rgb: Picture, _: Portrait, quality: float) -> Picture:
+    buffer = io.BytesIO()
+    Image.fromarray(rgb).save(buffer, "JPEG", quality=int(quality))
+    return np.asarray(Image.open(buffer).convert("RGB"))
+
+
+def _resize(rgb: Picture, _: Portrait, scale: float) -> Picture:
+    picture = Image.fromarray(rgb)
+    small = picture.resize((round(picture.width * scale), round(picture.height * scale)), Image.Resampling.LANCZOS)
+    return np.asarray(small)
+
+
+def _zoom(rgb: Picture, _: Portrait, percent: float) -> Picture:
+    picture = Image.fromarray(rgb)
+    side = (1 - 1 / (1 + percent / 100)) / 2
+    box = (side * picture.width, side * picture.height, (1 - side) * picture.width, (1 - side) * picture.height)
+    return np.asarray(picture.resize(picture.size, Image.Resampling.BICUBIC, box=box))
+
+
+def _rotation(rgb: Picture, _: Portrait, degrees: float) -> Picture:
+    return np.asarray(Image.fromarray(rgb).rotate(degrees, Image.Resampling.BICUBIC))
+
+
+def _sharpen(rgb: Picture, _: Portrait, _amount: float) -> Picture:
+    return np.asarray(Image.fromarray(rgb).filter(ImageFilter.UnsharpMask(radius=2, percent=80, threshold=0)))
+
+
+def _blur(rgb: Picture, _: Portrait, pixels: float) -> Picture:
+    return np.asarray(Image.fromarray(rgb).filter(ImageFilter.GaussianBlur(pixels * max(rgb.shape) / 512)))
+
+
+def _bar(rgb: Picture, _: Portrait, _amount: float) -> Picture:
+    painted = rgb.copy()
+    painted[round(0.88 * rgb.shape[0]) :] = (20, 30, 80)
+    return painted
+
+
+def _grey(rgb: Picture, _: Portrait, _amount: float) -> Picture:
+    return np.repeat(_encoded(_linear(rgb) @ _LUMINANCE)[..., None], 3, axis=2)
+
+
+def _sepia(rgb: Picture, _: Portrait, _amount: float) -> Picture:
+    tint = np.array([1.12, 0.98, 0.76])
+    return _encoded((_linear(rgb) @ _LUMINANCE)[..., None] * tint)
+
+
+def _brightness(rgb: Picture, _: Portrait, stops: float) -> Picture:
+    return _encoded(_linear(rgb) * 2**stops)
+
+
+def _gamma(rgb: Picture, _: Portrait, exponent: float) -> Picture:
+    return _by_table(rgb, lambda code: code**exponent)
+
+
+def _s_curve(rgb: Picture, _: Portrait, strength: float) -> Picture:
+    return _by_table(rgb, lambda code: (1 - strength) * code + strength * (3 * code**2 - 2 * code**3))
+
+
+def _contrast(rgb: Picture, _: Portrait, factor: float) -> Picture:
+    return _by_table(rgb, lambda code: 0.5 + factor * (code - 0.5))
+
+
+def _warm(rgb: Picture, _: Portrait, strength: float) -> Picture:
+    return _encoded(_linear(rgb) * np.array([1 + strength, 1.0, 1 - strength]))
+
+
+def _cool(rgb: Picture, _: Portrait, strength: float) -> Picture:
+    return _encoded(_linear(rgb) * np.array([1 - strength, 1.0, 1 + strength]))
+
+
+def _vignette(rgb: Picture, _: Portrait, stops: float) -> Picture:
+    """Darker towards the corners, by so many stops there."""
+    rows, columns = (np.linspace(-1, 1, side) for side in rgb.shape[:2])
+    radius = (rows[:, None] ** 2 + columns[None, :] ** 2) / 2
+    return _encoded(_linear(rgb) * (2 ** (-stops * radius))[..., None])
+
+
+def _background(rgb: Picture, portrait: Portrait, stops: float) -> Picture:
+    """Everyone before the same wall, with the person relit by so many stops."""
+    mask = _mask(portrait, "background", rgb)[..., None]
+    wall = np.linspace(0.34, 0.22, rgb.shape[0])[:, None, None] * np.array([0.82, 1.0, 0.9])
+    return _encoded((1 - mask) * _linear(rgb) * 2**stops + mask * wall)
+
+
+OPERATIONS: Mapping[str, Callable[[Picture, Portrait, float], Picture]] = {
+    "mirror": _mirror,
+    "jpeg": _jpeg,
+    "resize": _resize,
+    "zoom": _zoom,
+    "rotation": _rotation,
+    "sharpen": _sharpen,
+    "blur": _blur,
+    "bar": _bar,
+    "grey": _grey,
+    "sepia": _sepia,
+    "brightness": _brightness,
+    "gamma": _gamma,
+    "s_curve": _s_curve,
+    "contrast": _contrast,
+    "warm": _warm,
+    "cool": _cool,
+    "vignette": _vignette,
+    "background": _background,
+    "relit_background": _background,
+}

@@ -1,0 +1,370 @@
+"""What a calibration found, kept by the judge's exact specification."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillme.audit.design import Design, JudgeRecord
+from stillme.core.files import write_json
+from stillme.core.home import data_folder
+from stillme.core.rubric.limits import load as load_limits
+from stillme.core.types import Json, Portrait, Spec
+from stillme.estimates.standing import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
+from stillme.runs import Run
+from stillme.runs.control_pairs.reading import answered_by
+from stillme.runs.gathering import ensemble_name
+
+if TYPE_CHECKING:
+    from stillme.audit import Audit
+
+EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """One axis under one variant, against the same pairs as they are."""
+
+    asked: int
+    scored: int
+    mean: float | None
+    """How far scores move, on average; None where no pair was scored both times."""
+    largest: float | None
+
+    def __str__(self) -> str:
+        if self.mean is None or self.largest is None:
+            return f"scored {self.scored} of {self.asked}"
+        return f"{self.mean:.2f} (at most {self.largest:g})"
+
+
+Stress = Mapping[str, Mapping[str, Moved]]
+"""By axis and variant."""
+
+
+def stress_table(moved: Stress) -> Iterator[str]:
+    """For people."""
+    if not moved:
+        return
+    forms = list(next(iter(moved.values())))
+    yield "Stress check: how far scores move, on average, when the same pair is shown in another form"
+    width = max(len(axis) for axis in moved) + 2
+    yield "  " + "axis".ljust(width) + "".join(form.ljust(24) for form in forms)
+    for axis, by_form in moved.items():
+        yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
+
+
+def read_stress(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Stress:
+    """What `asdict` made of it."""
+    return {axis: {form: Moved(**entry) for form, entry in by_form.items()} for axis, by_form in data.items()}
+
+
+class Verdict(StrEnum):
+    """Whether an axis keeps its limits."""
+
+    PASSED = "passed"
+    PARTLY = "partly"
+    """Passed on some skin tones; on the others the judge cannot tell."""
+    FAILED = "failed"
+    UNTESTED = "untested"
+    """No pair of known truth moves this axis, or the judge gave no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A rate, or a mean, over source pictures; each limit of its interval holds with 95 %."""
+
+    value: float
+    low: float
+    high: float
+    portraits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A known change of one size, and how often it was noticed."""
+
+    amount: float
+    share: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisResult:
+    """One axis in one skin-tone group, or in everyone."""
+
+    false_alarm: Share | None
+    """How often "changed" is said where nothing did."""
+    nulls: dict[str, Share]
+    """The same by kind of null edit: a judge may be right after a crop and wrong after a tone curve."""
+    sensitivity: Share | None
+    """How often a change that must be noticed is noticed."""
+    bias: Share | None
+    """Answer minus truth, on average, where both have one unit."""
+    faceless: Share | None
+    """How often there is an answer where there is no face to answer about."""
+    smallest: float | None
+    """The smallest change from which on at least 80 % are noticed."""
+    answered: float
+    """The share of pairs with an answer; the rest are abstentions and failures."""
+    curve: tuple[Noticed, ...] = ()
+    """From the smallest change to the largest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A judge's results on every axis it answers."""
+
+    judge: str
+    key: str
+    """Of the judge's specification: another version or parameter is another judge."""
+    limits: str
+    """The version of the limits."""
+    portraits: str
+    """Which portraits it was tried on."""
+    pairs: int
+    axes: dict[str, dict[str, AxisResult]]
+    verdicts: dict[str, Verdict]
+    by_tone: dict[str, dict[str, Verdict]]
+    """Axis to skin-tone group to verdict."""
+    first_look: bool = False
+    """Whether few portraits were tried, so that rates decided and not the limits of their intervals."""
+    stress: Stress = field(default_factory=dict[str, Mapping[str, Moved]])
+    """How far scores move when the same pair is shown in another form; empty where that was not tried."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no tested axis failed."""
+        tested = {verdict for verdict in self.verdicts.values() if verdict is not Verdict.UNTESTED}
+        return tested == {Verdict.PASSED}
+
+    def as_json(self) -> dict[str, Any]:
+        """For files and `--json`."""
+        return asdict(self) | {"passed": self.passed}
+
+    def as_text(self) -> str:
+        """A table for people."""
+        head = f"{self.judge} on {self.pairs:,} pairs of known truth ({self.portraits})"
+        lines = [head, *([_FIRST_LOOK] if self.first_look else []), "", _HEADS]
+        for axis, groups in self.axes.items():
+            for group, result in groups.items():
+                first = group == EVERYONE
+                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
+                lines.append(_line(axis if first else "", group, result, str(verdict)))
+        stress = ["", *stress_table(self.stress)] if self.stress else []
+        return "\n".join([*lines, *self._invalid(), *stress])
+
+    def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
+        """The kinds of null edit after which an axis cannot be trusted in a group."""
+        limits, most = load_limits(), load_limits().axes[axis].false_alarm
+        return tuple(
+            kind
+            for kind, share in self.axes[axis][group].nulls.items()
+            if kind not in limits.shown
+            if (share.value > most if self.first_look else share.high > most + limits.slack.false_alarm)
+        )
+
+    def _invalid(self) -> Iterator[str]:
+        for axis, groups in self.axes.items():
+            by_kind: dict[str, list[str]] = {}
+            for group in groups:
+                for kind in self.invalid_after(axis, group) if group != EVERYONE else ():
+                    by_kind.setdefault(kind, []).append(group)
+            if by_kind:
+                named = "; ".join(f"{kind} ({', '.join(tones)})" for kind, tones in by_kind.items())
+                yield f"{axis}: not valid after {named}"
+
+
+_FIRST_LOOK = "A first look: rates of a few portraits decide. It validates nothing; run without --quick."
+
+
+def save(calibration: Calibration) -> Path:
+    """Keep a calibration where every audit on this machine finds it."""
+    folder = _home()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{calibration.key}.json"
+    return write_json(file, calibration.as_json())
+
+
+def find(spec: Spec) -> Calibration | None:
+    """The calibration of exactly this judge: this machine's own, else the one shipped with stillme."""
+    shipped = Path(str(files("stillme.findings.calibration").joinpath("shipped")))
+    for folder in (_home(), shipped):
+        file = folder / f"{spec.key}.json"
+        if file.is_file():
+            return read(json.loads(file.read_text("utf-8")))
+    return None
+
+
+def _home() -> Path:
+    return data_folder() / "calibrations"
+
+
+def read(data: dict[str, Any]) -> Calibration:
+    """The calibration that `as_json` wrote."""
+    return Calibration(
+        judge=data["judge"],
+        key=data["key"],
+        limits=data["limits"],
+        portraits=data["portraits"],
+        pairs=data["pairs"],
+        axes={
+            axis: {group: _result(entry) for group, entry in groups.items()} for axis, groups in data["axes"].items()
+        },
+        verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
+        by_tone={
+            axis: {group: Verdict(verdict) for group, verdict in groups.items()}
+            for axis, groups in data["by_tone"].items()
+        },
+        first_look=data["first_look"],
+        stress=read_stress(data.get("stress", {})),
+    )
+
+
+_SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
+
+
+def _result(entry: dict[str, Any]) -> AxisResult:
+    shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
+    return AxisResult(
+        **shares,
+        nulls={kind: Share(**share) for kind, share in entry["nulls"].items()},
+        smallest=entry["smallest"],
+        answered=entry["answered"],
+        curve=tuple(Noticed(amount=dose["amount"], share=Share(**dose["share"])) for dose in entry["curve"]),
+    )
+
+
+_WIDTHS = (20, 10, 22, 22, 22, 9, 10)
+_COLUMNS = ("axis", "group", "false alarms", "noticed", "bias", "no face", "smallest")
+_HEADS = "  " + "".join(name.ljust(width) for name, width in zip(_COLUMNS, _WIDTHS, strict=True)) + "verdict"
+
+
+def _line(axis: str, group: str, result: AxisResult, verdict: str) -> str:
+    cells = (
+        *(axis, group, _percent(result.false_alarm), _percent(result.sensitivity), _plain(result.bias)),
+        *(f"{result.faceless.value:.0%}" if result.faceless else "", f"{result.smallest:g}" if result.smallest else ""),
+    )
+    return "  " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)) + verdict
+
+
+def _percent(share: Share | None) -> str:
+    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share else ""
+
+
+def _plain(share: Share | None) -> str:
+    return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
+
+
+def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
+    """What was recorded of a judge's calibration with the run, else what this machine knows."""
+    return read(dict(judge.calibration)) if judge.calibration else find(judge.spec)
+
+
+def standing_of(run: Run) -> Standing:
+    """What calibration says of a run's judges, for the skin tones of its people; judges never calibrated are absent.
+
+    People are not asked for a calibration: they are what judges are held against.
+
+    An ensemble stands as its weakest member on each axis: it passed only if all of them did.
+    """
+    standing: dict[str, dict[str, str]] = {name: {PEOPLE: "passed"} for name in run.design.people}
+    tones = _Tones(run)
+    for judge in run.judges:
+        if known := calibration_of_judge(judge):
+            standing[judge.name] = dict(_verdicts(known, tones))
+    members = [judge for judge in run.judges if judge.name in run.design.analysis.combined]
+    if any(judge.name in standing for judge in members):
+        standing[ensemble_name(run.design)] = {
+            name: _weakest([_verdict_on(standing.get(judge.name, {}), name) for judge in asked])
+            for name in dict.fromkeys(name for judge in members for name in standing.get(judge.name, {}))
+            if (asked := [judge for judge in members if _axis_of(name) in judge.capabilities.axes])
+        }
+    return standing | _caught(run, standing)
+
+
+def _caught(run: Run, standing: Standing) -> dict[str, dict[str, str]]:
+    """Judges whose control pairs raised the alarm in this run, and the ensemble of one: their answers do not count."""
+    wrong = {answers.judge: answers.wrong_pairs for answers in answered_by(run.store, run.judges) if answers.alarm}
+    members = [name for name in wrong if name in run.design.analysis.combined]
+    if members:
+        wrong[ensemble_name(run.design)] = f"{members[0]}: {wrong[members[0]]}"
+    return {judge: {**standing.get(judge, {}), CONTROL_PAIRS: count} for judge, count in wrong.items()}
+
+
+class _Tones:
+    """Which skin tones the people of a run have: all of them, and those of each group."""
+
+    def __init__(self, run: Run) -> None:
+        self._by_portrait = run.results.tones
+        self._portraits = run.design.portraits
+        self.everyone = self._of(self._portraits)
+
+    def groups(self) -> Iterator[tuple[str, str, frozenset[str]]]:
+        """Factor, level and the tones of its people."""
+        levels: dict[tuple[str, str], list[Portrait]] = {}
+        for portrait in self._portraits:
+            for factor, level in portrait.attributes.items():
+                levels.setdefault((factor, level), []).append(portrait)
+        for (factor, level), portraits in levels.items():
+            yield factor, level, self._of(portraits)
+
+    def _of(self, portraits: Iterable[Portrait]) -> frozenset[str]:
+        """Without a measured tone anybody may have any."""
+        tones = (self._by_portrait.get(portrait.id) for portrait in portraits)
+        return frozenset(tone for tone in tones if tone) or frozenset(load_limits().groups)
+
+
+def _verdicts(known: Calibration, tones: _Tones) -> Iterator[tuple[str, str]]:
+    for axis, tried in known.by_tone.items():
+        verdict = _verdict_for(tried, tones.everyone)
+        yield axis, verdict
+        if len(set(tried.values())) > 1:
+            yield from (
+                (within(axis, factor, level), own)
+                for factor, level, some in tones.groups()
+                if (own := _verdict_for(tried, some)) != verdict
+            )
+
+
+def _verdict_for(tried: Mapping[str, Verdict], tones: frozenset[str]) -> str:
+    """The verdict for people of these skin tones."""
+    by_tone = {tone: tried.get(tone, Verdict.UNTESTED) for tone in load_limits().groups if tone in tones}
+    blind = [tone for tone, verdict in by_tone.items() if verdict is not Verdict.PASSED]
+    if not blind:
+        return str(Verdict.PASSED)
+    if Verdict.PASSED in tried.values():
+        return blind_on(blind)
+    return str(Verdict.FAILED if Verdict.FAILED in by_tone.values() else Verdict.UNTESTED)
+
+
+def _axis_of(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def _verdict_on(standing: Mapping[str, str], name: str) -> str:
+    return standing.get(name) or standing.get(_axis_of(name), "untested")
+
+
+def _weakest(verdicts: Sequence[str]) -> str:
+    """The verdict of whoever can tell least."""
+    order = ("failed", "untested", "", "passed")
+    return min(verdicts, key=lambda verdict: order.index(verdict if verdict in order else ""))
+
+
+def calibrated(run: Run) -> Design:
+    """The run's design with the calibrations that this machine knows, where none was recorded."""
+    judges = (
+        judge if judge.calibration or not (known := find(judge.spec)) else replace(judge, calibration=known.as_json())
+        for judge in run.judges
+    )
+    return replace(run.design, judges=tuple(judges))
+
+
+def known_to_this_machine(audit: Audit) -> dict[str, dict[str, Json]]:
+    """By the judge's name: its calibration, to be recorded with a run."""
+    known = {named.name: find(named.judge.spec) for named in audit.judges}
+    return {name: calibration.as_json() for name, calibration in known.items() if calibration}

@@ -1,0 +1,239 @@
+"""`stillme calibrate`: run a judge over known changes, as audits of its own, so that it resumes like one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from stillme.audit import Audit, load
+from stillme.audit.building import build
+from stillme.audit.loading import FILE
+from stillme.core import registry
+from stillme.core.errors import Interrupted, StillmeError
+from stillme.core.rubric.limits import load as load_limits
+from stillme.core.types import Portrait, Prompt
+from stillme.editors import known, rendered
+from stillme.editors.regions import regions_of
+from stillme.findings.calibration import honest
+from stillme.findings.calibration.honest import HonestEdit, HonestEditor
+from stillme.findings.calibration.measuring import calibration_of
+from stillme.findings.calibration.records import Calibration, save
+from stillme.portraits import load as load_folder
+from stillme.portraits.synthetic import embedded_renders
+from stillme.runs import Run, joined
+from stillme.runs.derived import AREA
+from stillme.work.tally import Ended
+from stillme.work.working import Conditions, work
+
+SET = "synthetic-36"
+PLANTED_PROMPTS = ("O-01", "O-02", "O-03", "O-04")
+
+Tables = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """How many source pictures of each skin tone are tried."""
+
+    changed: int
+    """On changes that must be noticed."""
+    null: int
+    """On edits that change nobody."""
+
+    @property
+    def is_first_look(self) -> bool:
+        """Whether these are too few for the limits of an interval."""
+        return self.changed < FULL.changed or self.null < FULL.null
+
+
+FULL = Sources(changed=32, null=60)
+"""Enough for the limits where every answer is right. Where a set has fewer of a tone, all of them.
+
+What changes one axis is a null edit of another, which takes 25 answers, and some sources abstain.
+"""
+QUICK = Sources(changed=4, null=4)
+"""A first look."""
+
+
+def calibrate(
+    judge: str,
+    parameters: Tables,
+    folder: Path,
+    *,
+    conditions: Conditions,
+    sources: Sources = FULL,
+    renders: Path | None = None,
+    photographs: Path | None = None,
+) -> tuple[Calibration, Path | None]:
+    """Calibrate a judge, and keep the result for every later audit on this machine.
+
+    Changes of pixels and honest edits, which change nobody, are tried on the embedded portraits, so many `sources` of
+    each skin tone; changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits
+    that some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look
+    alike. Returns the result and its file; a first look is not kept.
+    """
+    # A mistake is reported before anything is written.
+    axes = registry.build("judge", judge, parameters).capabilities.axes
+    everyone = registry.portrait_set(SET)
+    chosen, null = (_chosen(everyone, count) for count in (sources.changed, sources.null))
+    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
+    results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, conditions).results)
+    people = list({portrait.id: portrait for portrait in (*chosen, *null)}.values())
+    subjects: list[Portrait] = []
+    # A first look takes the first folder alone; the further subjects are there for limits.
+    folders = [renders] if renders else embedded_renders()[: 1 if sources.is_first_look else None]
+    for place, where in enumerate(folders, start=1):
+        scenes = folder / f"renders-{place}"
+        answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), conditions)
+        results = joined(results, answered.results)
+        subjects += load_folder(where)
+    if AREA in axes:  # others could not tell what was skipped, and may cost money
+        planted = folder / "planted"
+        answered = _answers(planted, judge, parameters, _planted_audit(null, planted), conditions)
+        results = joined(results, answered.results)
+    rendered_people = len({subject.id for subject in subjects})
+    tried = f"{len(people)} of the {len(everyone)} embedded portraits, {rendered_people} rendered subjects"
+    if photographs is not None:
+        faces = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
+        some = _chosen(faces, sources.changed)
+        audit = _photograph_audit(some, faces, photographs, folder / "photographs")
+        results = joined(results, _answers(folder / "photographs", judge, parameters, audit, conditions).results)
+        people += some
+        tried += f", {len(some)} photographs"
+    (asked,) = pixels.judges
+    tones = {portrait.id: _group(portrait) for portrait in (*people, *subjects)}
+    calibration = calibration_of(asked.name, asked.spec, results, tones, tried, first_look=sources.is_first_look)
+    return calibration, None if sources.is_first_look else save(calibration)
+
+
+def _null_answers(
+    folder: Path, judge: str, parameters: Tables, portraits: Sequence[Portrait], conditions: Conditions
+) -> Run:
+    """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
+    audit = build(
+        editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
+        judges=[{"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}],
+        portraits=portraits,
+        prompts=[known.INSTRUCTION],
+        factors=[],
+        folder=folder,
+        title=f"Honest edits before {judge}",
+    )
+    return _worked(audit, judge, conditions)
+
+
+def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
+    """Run one audit of known changes to its end and open it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Every answer is known here, so none needs to be hidden among others.
+    asked = {"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}
+    whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
+    whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
+    (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
+    return _worked(load(folder), judge, conditions)
+
+
+def _worked(audit: Audit, judge: str, conditions: Conditions) -> Run:
+    worked = work(audit, ("edit", "judge"), conditions)
+    if worked.ended is not Ended.COMPLETE:
+        raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
+    if worked.totals.to_retry:
+        raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
+    return Run.open(audit.folder)
+
+
+def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:
+    return {
+        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
+        "prompts": {"sets": ["calibration"]},
+        "editors": [{"use": "known", "parameters": {"strangers": _strangers(chosen, everyone)}}],
+    }
+
+
+def _planted_audit(chosen: Sequence[Portrait], folder: Path) -> Tables:
+    """Clothes are recoloured in most; some get nothing."""
+    asked = [prompt for prompt in registry.prompt_set("diagnostic") if prompt.id in PLANTED_PROMPTS]
+    return {
+        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
+        "prompts": {"sets": [_written(asked, folder)]},
+        "editors": [{"use": "planted", "parameters": {"everyone": {"erasure": 0.12}}}],
+    }
+
+
+def _photograph_audit(some: Sequence[Portrait], all_of_them: Sequence[Portrait], source: Path, folder: Path) -> Tables:
+    return {
+        "portraits": {"source": str(source.resolve()), "ids": [portrait.id for portrait in some]},
+        "prompts": {"sets": [_written(known.photograph_prompts(), folder)]},
+        "editors": [{"use": "known", "parameters": {"strangers": _alike(some, all_of_them)}}],
+    }
+
+
+def _written(asked: Sequence[Prompt], folder: Path) -> str:
+    """The file of these prompts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = [{name: value for name, value in asdict(prompt).items() if value} for prompt in asked]
+    (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": entries}), "utf-8")
+    return str((folder / "prompts.toml").resolve())
+
+
+def _render_audit(renders: Path, folder: Path) -> Tables:
+    return {
+        "portraits": {"source": str(renders.resolve())},
+        "prompts": {"sets": [_written(rendered.prompts(renders), folder)]},
+        "editors": [{"use": "rendered", "parameters": {"folder": str(renders.resolve())}}],
+    }
+
+
+def _chosen(portraits: Sequence[Portrait], per_tone: int) -> list[Portrait]:
+    """So many of each skin-tone group, spread over the set."""
+    groups: dict[str, list[Portrait]] = {}
+    for portrait in portraits:
+        groups.setdefault(_group(portrait), []).append(portrait)
+    chosen: list[Portrait] = []
+    for group in groups.values():
+        count = min(per_tone, len(group))
+        chosen += [group[index * len(group) // count] for index in range(count)]
+    return chosen
+
+
+def _group(portrait: Portrait) -> str:
+    if measured := portrait.attributes.get("skin_l"):
+        return load_limits().group_of(float(measured))
+    regions = regions_of(portrait.image)
+    if regions is None:
+        raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot calibrate a judge.")
+    return load_limits().group_of(regions.tone[0])
+
+
+def _alike(some: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
+    """For each photograph another person with the most labels in common."""
+    strangers: dict[str, str] = {}
+    for place, portrait in enumerate(some):
+        others = [other for other in everyone if other.image.sha256 != portrait.image.sha256]
+        shared = [
+            sum(other.attributes.get(name) == level for name, level in portrait.attributes.items()) for other in others
+        ]
+        alike = [other for other, count in zip(others, shared, strict=True) if count == max(shared)]
+        # One after the other, so that strangers vary with the portraits.
+        strangers[portrait.id] = str(alike[place % len(alike)].image.path)
+    return strangers
+
+
+def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
+    """For each portrait somebody of like appearance but another cell: another identity, in other light."""
+    strangers: dict[str, str] = {}
+    for portrait in chosen:
+        others = [
+            other
+            for other in everyone
+            if other.block != portrait.block and other.attributes.get("preset") == portrait.attributes.get("preset")
+        ]
+        # The next cell's person, so that strangers vary with the portraits.
+        strangers[portrait.id] = str(
+            min(others, key=lambda other: (other.block < portrait.block, other.block)).image.path
+        )
+    return strangers

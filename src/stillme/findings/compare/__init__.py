@@ -1,0 +1,21 @@
+"""Two editors, or two checkpoints of one, on the same requests: what became worse, for whom, with intervals."""
+
+from stillme.findings.compare.changes import Change, Comparison, GapChange, compare
+from stillme.findings.compare.choosing import Chosen, choose, pick
+from stillme.findings.compare.direction import Worse, worse_when
+from stillme.findings.compare.matching import Matched, identical_edits, match
+
+__all__ = [
+    "Change",
+    "Chosen",
+    "Comparison",
+    "GapChange",
+    "Matched",
+    "Worse",
+    "choose",
+    "compare",
+    "identical_edits",
+    "match",
+    "pick",
+    "worse_when",
+]

@@ -1,0 +1,141 @@
+"""Pair two editors' edits, cell by cell; refuse if anything but the editor differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from stillme.core.errors import StillmeError
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.estimates.settings import Settings
+from stillme.estimates.standing import CONTROL_PAIRS, Standing
+from stillme.findings.calibration import standing_of
+from stillme.findings.compare.cells import cells_of, differences, only_in
+from stillme.findings.compare.choosing import Chosen
+from stillme.findings.compare.merging import merge_edits, merge_scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The edits of two editors as one set of rows: `arm` holds the editor, and `editor` holds the arm."""
+
+    labels: tuple[str, str]
+    """The first editor, which is the reference, and the second."""
+    edits: Edits
+    scores: tuple[Scores, ...]
+    settings: Settings
+    standing: Standing
+    cells: int
+    left_out: tuple[int, int]
+    """Numbers of cells that only the first or only the second has."""
+    notes: tuple[str, ...]
+
+
+def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
+    """Pair the cells; with `common`, what only one side has is left out instead of refused."""
+    if first.editor is second.editor or _place(first) == _place(second):
+        raise StillmeError(f"{first.label!r} would be compared with itself. Name another editor or another run.")
+    same_kind = first.editor.spec.use == second.editor.spec.use
+    notes: list[str] = []
+    if not same_kind and first.editor.seeds != second.editor.seeds:
+        notes.append("The editors are of different kinds, so their seeds are paired in order, not by number.")
+    rows = [cells_of(chosen, by_place=not same_kind) for chosen in (first, second)]
+    problems = [*differences(*(list(side) for side in rows)), *_judge_differences(first, second)]
+    shared = [cell for cell in rows[0] if cell in rows[1]]
+    judges = _shared_judges(first, second)
+    if problems and not common:
+        raise StillmeError(
+            "The two differ in more than the editor, so the editor would not explain a difference:\n"
+            + "\n".join(f"  - {problem}" for problem in problems)
+            + "\nCompare only what they share with --common."
+        )
+    if not shared:
+        raise StillmeError(f"{' and '.join(_labels(first, second))} share no request, so there is nothing to compare.")
+    notes += [f"Left out by --common: {problem}" for problem in problems]
+    edits = merge_edits(first, second, _labels(first, second), shared, rows)
+    scores = tuple(merge_scores(first, second, shared, rows, judges))
+    notes += _unfinished(edits, scores)
+    matched = Matched(
+        labels=_labels(first, second),
+        edits=edits,
+        scores=scores,
+        settings=first.run.settings,
+        standing=_weaker(standing_of(first.run), standing_of(second.run), judges),
+        cells=len(shared),
+        left_out=(len(rows[0]) - len(shared), len(rows[1]) - len(shared)),
+        notes=tuple(notes),
+    )
+    same = identical_edits(matched)
+    return replace(matched, notes=(same, *matched.notes)) if same else matched
+
+
+def identical_edits(matched: Matched) -> str:
+    """A sentence where every edit of the second editor is the first's, byte for byte; empty otherwise."""
+    images = matched.edits.image
+    size = len(images) // 2
+    pairs = [(one, other) for one, other in zip(images[:size], images[size:], strict=True) if one and other]
+    if not pairs or any(one != other for one, other in pairs):
+        return ""
+    return (
+        f"All {len(pairs):,} edits are byte-identical to the baseline's: the same checkpoint was measured twice, or "
+        "the endpoint still serves the old one."
+    )
+
+
+def _weaker(first: Standing, second: Standing, judges: Mapping[str, str]) -> Standing:
+    """What calibration says of the shared judges; one that failed its control pairs in either run is not relied on."""
+    failed = {judges[name]: axes for name, axes in second.items() if name in judges and CONTROL_PAIRS in axes}
+    return {**first, **failed}
+
+
+def _unfinished(edits: Edits, scores: Sequence[Scores]) -> list[str]:
+    """A sentence where work is still to be done or failed: what is compared is then only a part."""
+    edited = edits.state == EditState.EDITED
+    unrated = np.zeros(len(edits), dtype=bool)
+    for score in scores:
+        if score.kind != "person":
+            unrated |= edited & np.isin(score.state, (RatingState.MISSING, RatingState.FAILED))
+    undone = np.isin(edits.state, (EditState.MISSING, EditState.FAILED))
+    counts = (("edits missing or failed", undone), ("edits not judged", unrated))
+    parts = [f"{np.count_nonzero(flags):,} {what}" for what, flags in counts if flags.any()]
+    if not parts:
+        return []
+    return [f"Not finished: {' and '.join(parts)} of {len(edits):,}. Only what is there is compared; finish both runs."]
+
+
+def _place(chosen: Chosen) -> tuple[Path, str]:
+    return chosen.run.folder.resolve(), chosen.label
+
+
+def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
+    if first.label != second.label:
+        return first.label, second.label
+    folders = [chosen.run.opened_from.resolve() for chosen in (first, second)]
+    short = folders[0].name != folders[1].name
+    one, other = (f"{first.label} in {folder.name if short else folder}" for folder in folders)
+    return one, other
+
+
+def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
+    one, other = (_judges(chosen) for chosen in (first, second))
+    if one.keys() != other.keys():
+        removed = [one[key] for key in one.keys() - other.keys()]
+        added = [other[key] for key in other.keys() - one.keys()]
+        yield f"judges: {only_in(removed, added)} (the same judge has the same version, parameters and epochs)"
+
+
+def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
+    return {(judge.spec.key, judge.asked): judge.name for judge in chosen.run.judges}
+
+
+def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
+    """Names in the second run to names in the first, for equal judges; ensembles are equal if all their judges are."""
+    one, other = _judges(first), _judges(second)
+    shared = {other[key]: one[key] for key in one.keys() & other.keys()}
+    rules = {side.run.design.analysis.rule for side in (first, second)}
+    if list(one) == list(other) and len(rules) == 1:
+        shared |= {score.judge: score.judge for score in second.results.scores if score.kind == "ensemble"}
+    return shared

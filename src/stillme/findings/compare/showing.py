@@ -1,0 +1,243 @@
+"""A comparison for people and for programs: what became worse first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from stillme.core.rubric.readings import TOWARD_REFERENCE
+from stillme.core.types import Interval, NotEstimable
+from stillme.estimates import numbers
+from stillme.estimates.directions import Shift
+from stillme.findings.compare.changes import Change, Comparison, GapChange, Verdict
+from stillme.findings.compare.markdown import plain, table
+
+_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("worse", "Worse"),
+    ("better", "Better"),
+    ("changed", "Otherwise changed"),
+    ("size unclear", "Changed, size unclear"),
+)
+_GAP_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("worse", "Gaps that grew"),
+    ("better", "Gaps that shrank"),
+    ("size unclear", "Gaps that changed, size unclear"),
+)
+_HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", "judge")
+_GAP_HEADS = ("gap in", "between", "before", "after", "change", "interval", "p", "further pairs", "judge")
+
+
+_INTO_WHAT = "Into what: share of edits that appear so to a reader"
+_APPEARS_HEADS = ("appears", "of portraits labelled", "before", "after", "change", "interval", "p", "", "reader")
+
+
+def as_text(comparison: Comparison) -> str:
+    """For a terminal."""
+    lines = [_head(comparison), *comparison.notes]
+    for verdict, title in _TITLES:
+        changes = comparison.with_verdict(verdict)
+        if changes or verdict == "worse":
+            lines += ["", _counted(comparison, title, changes), *_aligned(_HEADS, [_row(change) for change in changes])]
+    for verdict, title in _GAP_TITLES:
+        gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
+        if gaps:
+            lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
+    if comparison.appears:
+        lines += ["", _INTO_WHAT, *_aligned(_APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears])]
+    return "\n".join([*lines, "", _rest(comparison)])
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """For a pull request or a page."""
+    lines = [f"# {plain(comparison.labels[1])} against {plain(comparison.labels[0])}", "", plain(_head(comparison))]
+    lines += [f"\n{plain(note)}" for note in comparison.notes]
+    for verdict, title in _TITLES:
+        changes = comparison.with_verdict(verdict)
+        if changes or verdict == "worse":
+            lines += ["", f"## {_counted(comparison, title, changes)}", ""]
+            lines += table(_HEADS, map(_row, changes)) if changes else []
+    gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
+    lines += ["", "## Gaps between groups that changed", ""]
+    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None."]
+    if comparison.appears:
+        lines += ["", f"## {_INTO_WHAT}", "", *table(_APPEARS_HEADS, map(_appears_row, comparison.appears))]
+    lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
+    lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
+    return "\n".join(lines) + "\n"
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything, headline or not."""
+    return {
+        "first": comparison.labels[0],
+        "second": comparison.labels[1],
+        "pairs": comparison.cells,
+        "portraits": comparison.portraits,
+        "left_out": {"first": comparison.left_out[0], "second": comparison.left_out[1]},
+        "notes": list(comparison.notes),
+        "confidence": comparison.confidence,
+        "tested": comparison.tested,
+        "changes": [_change_json(change) for change in comparison.changes],
+        "gaps": [_gap_json(gap) for gap in comparison.gaps],
+    } | ({"appears": [_appears_json(shift) for shift in comparison.appears]} if comparison.appears else {})
+
+
+def _head(comparison: Comparison) -> str:
+    first, second = comparison.labels
+    return (
+        f"{first} → {second}: {comparison.cells:,} requests to both, {comparison.portraits:,} portraits. "
+        "Each change is second minus first on the same requests."
+    )
+
+
+def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> str:
+    if not comparison.tested and not comparison.untestable:
+        return f"{title}: not known, nothing could be compared"
+    return f"{title}: {len(changes):,} of {comparison.tested:,} comparisons"
+
+
+def _rest(comparison: Comparison) -> str:
+    unclear = [change for change in comparison.changes if change.is_headline and change.verdict == "unclear"]
+    share = f"{100 * (1 - comparison.confidence):.0f} %"
+    few = f"{comparison.untestable:,} more rest on too few portraits that changed at all. " * bool(
+        comparison.untestable
+    )
+    return (
+        f"{len(unclear):,} comparisons show no significant change; their intervals show what could be missed. "
+        "Worse and better are changes larger than the smallest effect that matters. "
+        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
+        f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "
+        "all pairs of a factor's groups together."
+    )
+
+
+def _headline_gaps(comparison: Comparison) -> list[GapChange]:
+    headline = {(change.quantity, change.judge) for change in comparison.changes if change.is_headline}
+    return [gap for gap in comparison.gaps if (gap.quantity, gap.judge) in headline]
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    return (
+        _titled(change),
+        f"{numbers.factor_name(change.factor)} {change.group}" if change.factor else "everyone",
+        _number(change.quantity, change.before),
+        _number(change.quantity, change.after),
+        *_interval(change.quantity, change.outcome),
+        "" if change.adjusted is None else numbers.p_number(change.adjusted),
+        "; ".join(part for part in (change.note, "fewer edits were made" if change.fewer_made else "") if part),
+    )
+
+
+def _gap_row(gap: GapChange) -> tuple[str, ...]:
+    between = f"{numbers.factor_name(gap.factor)} {gap.groups[0]} - {gap.groups[1]}"
+    return (
+        _titled(gap),
+        between,
+        *(numbers.difference(gap.quantity, value, plus=True) for value in (gap.before, gap.after)),
+        *_interval(gap.quantity, gap.outcome),
+        "" if gap.p is None else numbers.p_number(gap.p),
+        str(gap.others),
+        gap.note,
+    )
+
+
+def _appears_row(shift: Shift) -> tuple[str, ...]:
+    arm = f" ({shift.arm})" if shift.arm != "baseline" else ""
+    return (
+        f"{shift.target}{arm}",
+        shift.group,
+        *(numbers.percent(share) for share in (shift.before, shift.after)),
+        *_interval(TOWARD_REFERENCE, shift.outcome),
+        "" if shift.holm is None else numbers.p_number(shift.holm),
+        shift.word or "",
+        shift.judge,
+    )
+
+
+def _titled(change: Change | GapChange) -> str:
+    arm = f" ({change.arm})" if change.arm != "baseline" else ""
+    return f"{numbers.title(change.quantity)}{arm}"
+
+
+def _number(quantity: str, value: float | None) -> str:
+    return "–" if value is None else numbers.number(quantity, value, plus=numbers.is_signed(quantity))
+
+
+def _interval(quantity: str, outcome: Interval | NotEstimable) -> tuple[str, str]:
+    if isinstance(outcome, NotEstimable):
+        return "–", outcome.reason
+    value, span = numbers.difference, numbers.difference_span
+    return value(quantity, outcome.value, plus=True), span(quantity, outcome, plus=True)
+
+
+def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if not rows:
+        return
+    widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
+    for row in (heads, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {
+        "quantity": change.quantity,
+        "arm": change.arm,
+        "judge": change.judge,
+        "factor": change.factor,
+        "group": change.group,
+        "before": change.before,
+        "after": change.after,
+        **_outcome_json(change.outcome),
+        "p": change.p,
+        "q": change.adjusted,
+        "smallest_effect": change.smallest_effect,
+        "worse_when": str(change.worse),
+        "verdict": change.verdict,
+        "portraits": change.portraits,
+        "pairs": change.pairs,
+        "judge_note": change.note,
+        "fewer_edits_made": change.fewer_made,
+    }
+
+
+def _gap_json(gap: GapChange) -> dict[str, Any]:
+    return {
+        "quantity": gap.quantity,
+        "arm": gap.arm,
+        "judge": gap.judge,
+        "factor": gap.factor,
+        "groups": list(gap.groups),
+        "before": gap.before,
+        "after": gap.after,
+        **_outcome_json(gap.outcome),
+        "p": gap.p,
+        "further_pairs": gap.others,
+        "largest_growth": _outcome_json(gap.growth),
+        "verdict": gap.verdict,
+        "portraits": gap.portraits,
+        "pairs": gap.pairs,
+        "judge_note": gap.note,
+    }
+
+
+def _appears_json(shift: Shift) -> dict[str, Any]:
+    return {
+        "arm": shift.arm,
+        "judge": shift.judge,
+        "axis": shift.axis,
+        "group": shift.group,
+        "target": shift.target,
+        "before": shift.before,
+        "after": shift.after,
+        **_outcome_json(shift.outcome),
+        "p": shift.p,
+        "holm": shift.holm,
+        "word": shift.word,
+        "portraits": shift.units,
+    }
+
+
+def _outcome_json(outcome: Interval | NotEstimable) -> dict[str, Any]:
+    if isinstance(outcome, NotEstimable):
+        return {"change": None, "low": None, "high": None, "not_estimable": outcome.reason}
+    return {"change": outcome.value, "low": outcome.low, "high": outcome.high, "method": outcome.method}

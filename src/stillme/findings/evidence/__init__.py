@@ -1,0 +1,12 @@
+"""A run as one sealed file, and the check that its numbers follow from its rows.
+
+`seal` writes a copy of the database, tables, report and pictures into an archive with a hash of everything; `verify`
+needs nothing but the archive: no editor, no judge, no API key, no network.
+"""
+
+from stillme.findings.evidence.bundle import opened_bundle, unpacked_run
+from stillme.findings.evidence.differences import Difference
+from stillme.findings.evidence.sealing import Sealed, seal
+from stillme.findings.evidence.verifying import Verdict, Verification, verify
+
+__all__ = ["Difference", "Sealed", "Verdict", "Verification", "opened_bundle", "seal", "unpacked_run", "verify"]

@@ -1,0 +1,87 @@
+"""Append rows of scores to the run of an audit, whose audit.toml names every judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stillme.audit import NamedJudge
+from stillme.audit.design import JudgeRecord
+from stillme.audit.loading import FILE
+from stillme.core import rubric
+from stillme.core.errors import Problem, StillmeError
+from stillme.findings.exchange import declaring
+from stillme.findings.exchange.appending import new_assessments, provenance_of
+from stillme.findings.exchange.columns import InvalidJudgements
+from stillme.findings.exchange.matching import RunEdits
+from stillme.findings.exchange.row_table import RowsAsked, RowTable
+from stillme.judges.imported import Imported, ImportedParameters
+from stillme.runs import Run
+from stillme.runs.store import Store
+from stillme.work.changes import adopt
+
+
+def append_rows(
+    table: RowTable, edits: RunEdits, file: Path, store: Store, asked: RowsAsked, run: Run
+) -> tuple[int, tuple[str, ...]]:
+    """Append what is new; returns how many assessments were, and which judges were added to audit.toml."""
+    judges: dict[str, JudgeRecord] = {}
+    tables: dict[str, str] = {}
+    for name in table.judges:
+        judges[name], lines = _judge(run, name, table, asked)
+        if lines:
+            tables[name] = lines
+    problems = [*_axes(run, judges, table, edits), *_epochs(judges, table)]
+    new = list(new_assessments(store, table, judges, edits.edits, provenance_of(file), problems))
+    if problems:
+        raise InvalidJudgements(str(file), problems)
+    for lines in tables.values():
+        declaring.append_table(run.folder / FILE, lines)
+    store.add_assessments(new)
+    if tables and (reason := adopt(run.folder, store)):
+        raise StillmeError(f"The scores are kept, but {', '.join(tables)} is not part of the run yet: {reason}")
+    return len(new), tuple(tables)
+
+
+def _judge(run: Run, name: str, table: RowTable, asked: RowsAsked) -> tuple[JudgeRecord, str]:
+    """The run's judge of that name; or a new one, with the lines that audit.toml needs for it."""
+    file, kind = run.folder / FILE, asked.kind(name)
+    if known := run.design.judge(name):
+        if not known.capabilities.given:
+            raise StillmeError(
+                f"The judge {name!r} of {file} is asked by stillme itself, so its scores cannot be imported. "
+                "Import them under another name, with --set judge=NAME."
+            )
+        return known, ""
+    parameters = ImportedParameters(source=name, kind=kind or "model", axes=tuple(table.judges[name]))
+    epochs = table.epochs[name]
+    lines = declaring.judge_table(name, parameters, epochs)
+    if kind is None:
+        raise StillmeError(
+            f"{file} has no judge {name!r}. Say what it is with --model, --people or --instrument {name!r}, and it is "
+            f"added; or add it by hand:\n\n{lines}"
+        )
+    return NamedJudge(name=name, judge=Imported(parameters), epochs=epochs).record(), lines
+
+
+def _axes(run: Run, judges: Mapping[str, JudgeRecord], table: RowTable, edits: RunEdits) -> Iterator[Problem]:
+    """Axes that a judge declares and the file does not score, or the other way. Rows are never changed."""
+    rated = {edits.requests[edit].prompt for edit in set(table.edits)}
+    subcategories = {run.design.prompt_by_id[prompt].subcategory for prompt in rated}
+    for name, judge in judges.items():
+        declared, scored = judge.capabilities.axes, table.judges[name]
+        if undeclared := sorted(scored - set(declared)):
+            what = f"{name!r} is declared for {', '.join(declared)}, not for {', '.join(undeclared)}"
+            yield Problem(place="", message=f"{what}; import under another name, with --set judge=NAME")
+        for axis in declared:
+            only = rubric.load().axes[axis].only
+            if axis not in scored and judge.spec.use == "imported" and (not only or only in subcategories):
+                how = f"name its column with --map {axis}=COLUMN, or remove {axis} from `axes` in audit.toml"
+                yield Problem(place="", message=f"{name!r} is declared for {axis}, and no row has a score on it; {how}")
+
+
+def _epochs(judges: Mapping[str, JudgeRecord], table: RowTable) -> Iterator[Problem]:
+    for name, judge in judges.items():
+        if (epochs := table.epochs[name]) > judge.epochs:
+            what = f"an edit has {epochs} answers; {name!r} has epochs = {judge.epochs} in audit.toml, raise it"
+            yield Problem(place="", message=what)

@@ -1,0 +1,205 @@
+"""Rows of scores as codes and numbers: read once, a few bytes for each score."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from stillme.core import rubric
+from stillme.core.types import Abstained, Failed, Rated, Rating, digest
+from stillme.findings.exchange.columns import Layout, Unreadable
+from stillme.findings.exchange.table_files import Row
+
+Kind = Literal["model", "instrument", "person"]
+JUDGE = "judge"
+"""The judge of a file that names none."""
+RATED, ABSTAINED, FAILED = range(3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsAsked:
+    """What the user says about the rows. What is left out stays as it is in a run that exists."""
+
+    groups: tuple[str, ...] = ()
+    """Columns of the portraits' attributes, whose groups are compared."""
+    people: tuple[str, ...] = ()
+    """The judges that are people."""
+    instruments: tuple[str, ...] = ()
+    """The judges that measure."""
+    models: tuple[str, ...] = ()
+    """The judges that are models: all others too, but an audit takes only judges whose kind is said."""
+    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    title: str = ""
+    confidence: float | None = None
+    rule: str = ""
+    """How models are combined."""
+    primary: str = ""
+    """The model that decides where two are more than a point apart, under the paper's rule."""
+    paper: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """Editor to the paper's editor that it is, such as `flux2-dev`."""
+    race_cut: int | None = None
+    """From which score on the paper's Tables 19 and 20 count a race as changed."""
+
+    def kind(self, judge: str) -> Kind | None:
+        """What a judge is; None where it is not said."""
+        named: Mapping[Kind, Collection[str]] = {
+            "person": self.people,
+            "instrument": self.instruments,
+            "model": self.models,
+        }
+        return next((kind for kind, names in named.items() if judge in names), None)
+
+
+class RatedEdits(Protocol):
+    """The edits that rows are about: those of a run, or new ones."""
+
+    def find(self, row: Row, arm: str, *, has_scores: bool) -> int | None:
+        """The number of the edit; None for one without a picture. Raises `Unreadable` with what is wrong."""
+        ...
+
+    def subcategory(self, edit: int) -> str:
+        """Of its prompt; empty where that is not known."""
+        ...
+
+
+def pseudonym(rater: str) -> str:
+    """A rater's name for ledgers and exports: the same for the same person, and no participant id."""
+    return f"R{digest(['rater', rater])[:8]}" if rater else ""
+
+
+class RowTable:
+    """Who said what of which edit."""
+
+    def __init__(self, layout: Layout, edits: RatedEdits) -> None:
+        self._layout, self._found = layout, edits
+        self.judges: dict[str, set[str]] = {}
+        """By name: the axes that the judge answers."""
+        self.epochs: dict[str, int] = {}
+        """By judge: how many answers there are about one edit at most."""
+        self._raters: dict[tuple[str, int], dict[str, int]] = {}
+        """By judge and edit: the place of each rater among those who rated it, by pseudonym."""
+        self._names_raters: dict[str, bool] = {}
+        self.axes = tuple(rubric.load().axes)
+        self._axis_codes = {axis: code for code, axis in enumerate(self.axes)}
+        # One entry a score.
+        self.edits, self.by, self.epoch, self.line = array("i"), array("h"), array("i"), array("i")
+        self.axis, self.outcome, self.scores = array("h"), array("b"), array("d")
+        self._reasons: dict[int, str] = {}
+        self._seen: dict[int, int] = {}
+
+    def known_raters(self, judge: str, edit: int, epoch: int, name: str) -> None:
+        """Remember who has rated an edit already, so that the next rater gets the next place."""
+        self._raters.setdefault((judge, edit), {})[name] = epoch
+
+    def rater(self, entry: int) -> str:
+        """The pseudonym of who gave a score; empty where raters are not named."""
+        places = self._raters.get((self._judge_of(entry), self.edits[entry]), {})
+        return next((name for name, place in places.items() if place == self.epoch[entry]), "")
+
+    def _judge_of(self, entry: int) -> str:
+        return list(self.judges)[self.by[entry]]
+
+    def add(self, row: Row) -> None:
+        """Take a row in, or raise `Unreadable`."""
+        for arm, ratings in self._layout.parts(row):
+            edit = self._found.find(row, arm, has_scores=bool(ratings))
+            if edit is None:
+                continue
+            if not ratings:
+                raise Unreadable("no score at all; remove the row")
+            self._rate(row, edit, ratings)
+
+    def _rate(self, row: Row, edit: int, ratings: Mapping[str, Rating]) -> None:
+        judge = self._layout.cell(row, "judge") or JUDGE
+        axes = self.judges.setdefault(judge, set())
+        code = list(self.judges).index(judge)
+        epoch = self._epoch(row, judge, edit)
+        self.epochs[judge] = max(self.epochs.get(judge, 1), epoch + 1)
+        line = int(row.place.rpartition(" ")[2])
+        for axis, rating in ratings.items():
+            only = rubric.load().axes[axis].only
+            if only and (subcategory := self._found.subcategory(edit)) and subcategory != only:
+                raise Unreadable(f"{axis} is asked only of {only} prompts, and this prompt is {subcategory}; remove it")
+            place = self._axis_codes[axis]
+            answer = hash((edit, code, epoch, place))
+            if answer in self._seen:
+                how = "name the raters in a column `rater`, or number the answers in `epoch`"
+                word = row.place.rpartition(" ")[0]
+                raise Unreadable(f"{axis} of this edit by {judge!r} is already in {word} {self._seen[answer]}; {how}")
+            self._seen[answer] = line
+            axes.add(axis)
+            if reason := _reason(rating):
+                self._reasons[len(self.edits)] = reason
+            self.edits.append(edit)
+            self.by.append(code)
+            self.epoch.append(epoch)
+            self.line.append(line)
+            self.axis.append(place)
+            self.outcome.append(_outcome(rating))
+            self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
+
+    def _epoch(self, row: Row, judge: str, edit: int) -> int:
+        """Which of the answers about an edit this is: by its number, or by its rater's place among the raters."""
+        rater, epoch = pseudonym(self._layout.cell(row, "rater")), self._layout.cell(row, "epoch")
+        if epoch and not epoch.isdecimal():
+            raise Unreadable(f"epoch = {epoch!r} is not a whole number; number answers from 0")
+        if self._names_raters.setdefault(judge, bool(rater or epoch)) != bool(rater or epoch):
+            raise Unreadable(
+                f"some rows of {judge!r} name a rater or epoch and others do not; fill it in for all of them"
+            )
+        if not rater:
+            return int(epoch or 0)
+        places = self._raters.setdefault((judge, edit), {})
+        return places.setdefault(rater, len(places))
+
+    def rating(self, entry: int) -> Rating:
+        """One entry as it is kept in the ledger."""
+        reason = self._reasons.get(entry, "")
+        match self.outcome[entry]:
+            case 0:
+                return Rated(score=self.scores[entry], evidence=reason)
+            case 1:
+                return Abstained(reason=reason or _NO_REASON)
+            case _:
+                return Failed(error=reason or _NO_REASON, retryable=False)
+
+    def assessments(self) -> Iterator[tuple[int, str, int, list[int]]]:
+        """Edit, judge, epoch and the entries of every assessment: all that one rater says of one edit."""
+        import numpy as np
+
+        edits, judges, epochs = (np.asarray(column) for column in (self.edits, self.by, self.epoch))
+        order = np.lexsort((np.asarray(self.axis), epochs, judges, edits))
+        first = np.ones(len(order), dtype=np.bool_)
+        if len(order):
+            columns = np.stack([edits[order], judges[order].astype(np.int32), epochs[order]])
+            first[1:] = (np.diff(columns, axis=1) != 0).any(axis=0)
+        starts = np.flatnonzero(first)
+        names = list(self.judges)
+        for entries in np.split(order, starts[1:]) if len(order) else ():
+            entry = int(entries[0])
+            yield self.edits[entry], names[self.by[entry]], self.epoch[entry], entries.tolist()
+
+
+_NO_REASON = "no reason given"
+
+
+def _reason(rating: Rating) -> str:
+    match rating:
+        case Rated(evidence=evidence):
+            return evidence
+        case Abstained(reason=reason):
+            return reason if reason != _NO_REASON else ""
+        case Failed(error=error):
+            return error if error != _NO_REASON else ""
+
+
+def _outcome(rating: Rating) -> int:
+    match rating:
+        case Rated():
+            return RATED
+        case Abstained():
+            return ABSTAINED
+        case _:
+            return FAILED

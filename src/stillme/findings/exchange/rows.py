@@ -1,0 +1,277 @@
+"""Scores made elsewhere become rows of a run: of an audit's run, or of one that is made of rows alone.
+
+A run of rows needs no audit.toml, no editor and no picture. Every reader works on it: estimates, tables, report
+(without pictures), compare and gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stillme.audit.loading import FILE
+from stillme.core.errors import Problem, StillmeError, did_you_mean
+from stillme.findings.exchange.audit_run import append_rows
+from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable
+from stillme.findings.exchange.matching import RunEdits
+from stillme.findings.exchange.new_edits import STATES, NewEdits, is_papers
+from stillme.findings.exchange.row_run import RunOfRows, imported_as
+from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
+from stillme.findings.exchange.table_files import columns_of, read
+from stillme.runs import Run, folder_of
+from stillme.runs.store import Store
+from stillme.work.changes import adopt
+
+
+def _no_watch(_rows: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsSummary:
+    """What became of the rows."""
+
+    file: Path
+    into: Path
+    edits: int
+    """Edits that the rows are about."""
+    scores: int
+    abstained: int
+    judges: tuple[str, ...]
+    left_out: int
+    unread: tuple[str, ...]
+    new: int = 0
+    """Assessments that were added; the others were there with the same scores."""
+    portraits: int = 0
+    editors: tuple[str, ...] = ()
+    refused: int = 0
+    failed: int = 0
+    has_states: bool = False
+    """Whether the rows say which edits were refused or failed."""
+    already: bool = False
+    """Whether the run holds exactly this import already."""
+    declared: tuple[str, ...] = ()
+    """Judges that were added to audit.toml."""
+    notes: tuple[str, ...] = ()
+    """What the user should know, each as a sentence."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        names = ("edits", "refused", "failed", "scores", "abstained", "new", "portraits", "has_states", "left_out")
+        return {name: getattr(self, name) for name in (*names, "already")} | {
+            "file": str(self.file),
+            "into": str(self.into),
+            "editors": list(self.editors),
+            "judges": list(self.judges),
+            "declared": list(self.declared),
+            "unread_columns": list(self.unread),
+            "notes": list(self.notes),
+        }
+
+    def as_text(self) -> str:
+        """For the terminal."""
+        if self.already:
+            return f"{self.into} holds exactly these rows already; nothing was changed."
+        lost = f" ({self.refused:,} refused, {self.failed:,} failed)" if self.has_states else ""
+        by = ", ".join(self.judges) or "no judge"
+        lines = [
+            f"{self.edits:,} edits of {self.portraits:,} portraits by {', '.join(self.editors)}{lost}",
+            f"{self.scores:,} scores by {by} ({self.abstained:,} abstained); {self.new:,} assessments are new",
+            *self.notes,
+        ]
+        if self.left_out:
+            lines.append(f"{self.left_out:,} rows were left out by --where.")
+        if self.unread:
+            lines.append(f"Columns that were not read: {', '.join(self.unread)}.")
+        lines += [f"The judge {judge!r} was added to audit.toml." for judge in self.declared]
+        return "\n".join(lines)
+
+
+def import_rows(
+    file: Path,
+    into: Path,
+    asked: RowsAsked,
+    mapping: ColumnMapping,
+    *,
+    out: Path | None = None,
+    wait: float = 0.0,
+    watch: Callable[[int], None] = _no_watch,
+) -> RowsSummary:
+    """Import the rows of `file` into the run or audit `into`: all of them, or none.
+
+    Where there is no run, and no audit.toml, a run is made of the rows.
+    """
+    reading = _Reading(file, asked, mapping, watch)
+    folder = out or (folder_of(into) if into.exists() and not _is_empty(into) else into)
+    if not Store.exists(folder):
+        if (folder / FILE).is_file():
+            raise StillmeError(f"{folder} has no run yet. `stillme run {folder} --only edit` makes the edits to rate.")
+        return _into_rows(reading, folder, None, wait)
+    with Store.reading(folder) as store:
+        latest = store.latest_audit()
+        of_rows = latest is not None and "rows" in latest.resolved
+        if of_rows:
+            run = Run(store) if store.designs.latest() is not None else None
+            return _into_rows(reading, folder, run, wait)
+    with Store.writing(folder, wait=wait) as store:
+        # A judge that was just added to audit.toml is known from here on.
+        adopt(folder, store)
+        return _into_audit(reading, store, Run(store))
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+class _Reading:
+    """A file with what the user says of it."""
+
+    def __init__(self, file: Path, asked: RowsAsked, mapping: ColumnMapping, watch: Callable[[int], None]) -> None:
+        self.file, self.asked, self.mapping, self._watch = file, asked, mapping, watch
+        self.layout = Layout(columns_of(file), mapping, str(file), groups=asked.groups)
+        self.left_out = 0
+
+    def fill(self, table: RowTable) -> None:
+        """Read every row into the table; one that cannot be read stops the import."""
+        problems: list[Problem] = []
+        rows = 0
+        for row in read(self.file):
+            if not self.layout.selects(row):
+                self.left_out += 1
+                continue
+            rows += 1
+            try:
+                table.add(row)
+            except Unreadable as error:
+                problems.append(Problem(place=row.place, message=str(error)))
+            if rows % 100_000 == 0:
+                self._watch(rows)
+        if not rows:
+            raise StillmeError(f"{self.file} has no rows" + (" that match --where." if self.left_out else "."))
+        if problems:
+            raise InvalidJudgements(str(self.file), problems)
+        for name in (*self.asked.people, *self.asked.instruments, *self.asked.models):
+            if name not in table.judges:
+                near = did_you_mean(name, table.judges)
+                raise StillmeError(f"No row is by a judge {name!r}.{near} The rows have {', '.join(table.judges)}.")
+
+    def summary(self, table: RowTable, folder: Path) -> RowsSummary:
+        """What was read."""
+        outcomes = np.asarray(table.outcome)
+        return RowsSummary(
+            file=self.file,
+            into=folder,
+            edits=len(set(table.edits)),
+            scores=int((outcomes == RATED).sum()),
+            abstained=int((outcomes == ABSTAINED).sum()),
+            judges=tuple(table.judges),
+            left_out=self.left_out,
+            unread=self.layout.unread,
+        )
+
+
+def _into_audit(reading: _Reading, store: Store, run: Run) -> RowsSummary:
+    for option, given in (("--group", reading.asked.groups), ("--reference", reading.asked.reference)):
+        if given:
+            raise StillmeError(f"{run.folder} is an audit's run: {option} is in its audit.toml. Leave the option out.")
+    edits = RunEdits(reading.layout, run)
+    table = RowTable(reading.layout, edits)
+    for judge in run.judges:
+        _remember(table, store, judge.spec.key, judge.name, edits.place)
+    reading.fill(table)
+    new, declared = append_rows(table, edits, reading.file, store, reading.asked, run)
+    rated = [edits.requests[edit] for edit in set(table.edits)]
+    return replace(
+        reading.summary(table, run.folder),
+        new=new,
+        declared=declared,
+        portraits=len({name for request in rated for name in request.portraits}),
+        editors=tuple(dict.fromkeys(request.editor for request in edits.requests)),
+    )
+
+
+def _into_rows(reading: _Reading, folder: Path, run: Run | None, wait: float) -> RowsSummary:
+    edits = NewEdits(reading.layout, reading.asked.groups, run)
+    table = RowTable(reading.layout, edits)
+    _require_groups(reading)
+    known = len(edits.requests)
+    if run:
+        keys = {request.key: place for place, request in enumerate(run.requests())}
+        for judge in run.judges:
+            _remember(table, run.store, judge.spec.key, judge.name, keys.get)
+    reading.fill(table)
+    _require_reference(edits, reading.asked)
+    already = run is not None and imported_as(reading.file, reading.mapping) in run.design.resolved["rows"]
+    new = 0
+    if not already:
+        made = RunOfRows(table, edits, reading.file, reading.asked, reading.mapping, run.design if run else None)
+        folder.mkdir(parents=True, exist_ok=True)
+        with Store.writing(folder, wait=wait) as store:
+            new = made.write(store)
+    states = np.asarray(edits.states)[known:]
+    return replace(
+        reading.summary(table, folder),
+        edits=len(states) or len(set(table.edits)),
+        refused=int((states == STATES.index("refused")).sum()),
+        failed=int((states == STATES.index("failed")).sum()),
+        new=new,
+        portraits=len(edits.portraits),
+        editors=tuple(edits.editors),
+        has_states=edits.has_states,
+        already=already,
+        notes=tuple(_notes(edits)),
+    )
+
+
+def _remember(table: RowTable, store: Store, judge_key: str, judge: str, place: Callable[[str], int | None]) -> None:
+    """Who has rated which edit as which of its raters."""
+    for key, epoch, said in store.answers_by(judge_key):
+        edit = place(key)
+        if edit is not None and (rater := str(said.get("rater", ""))):
+            table.known_raters(judge, edit, epoch, rater)
+
+
+def _notes(edits: NewEdits) -> Iterator[str]:
+    """What the rows leave open, or may not mean."""
+    total = len(edits.portraits)
+    for group, count in edits.unlabelled.items():
+        yield f"{count:,} of {total:,} portraits have no {group}; they count for everyone and in no group of it."
+    if not edits.has_states:
+        yield "There is no column `state`, so refusals and failures are not known and not estimated."
+    papers = sum(is_papers(prompt) for prompt in edits.prompts.values())
+    if papers:
+        yield f"{papers:,} of {len(edits.prompts):,} prompts are the paper's, by id or text."
+    people = Counter(name for _, names, *_ in edits.requests for name in names)
+    if max(people.values()) == 1 and (len(edits.prompts) > 1 or len(edits.editors) > 1):
+        yield (
+            f"Is `portrait` the person? Each of {total:,} portraits has one edit, although there are "
+            f"{len(edits.prompts):,} prompts and {len(edits.editors):,} editors. If it names the edit, intervals are "
+            "too narrow: name the person's column with --map portrait=COLUMN."
+        )
+
+
+def _require_groups(reading: _Reading) -> None:
+    for group in reading.asked.groups:
+        if not reading.layout.has(group):
+            near = did_you_mean(group, reading.layout.columns)
+            raise StillmeError(
+                f"{reading.file} has no column {group!r}.{near} It has {', '.join(reading.layout.columns)}."
+            )
+
+
+def _require_reference(edits: NewEdits, asked: RowsAsked) -> None:
+    """What the user names must be in the rows: a run whose reference does not exist could never be estimated."""
+    for factor, level in asked.reference.items():
+        if factor not in edits.groups:
+            raise StillmeError(
+                f"--reference names {factor!r}, which is no --group.{did_you_mean(factor, edits.groups)}"
+            )
+        levels = sorted({portrait.attributes.get(factor, "") for portrait in edits.portraits.values()} - {""})
+        if level not in levels:
+            near = did_you_mean(level, levels)
+            raise StillmeError(f"No portrait has {factor} {level!r}.{near} The rows have {', '.join(levels)}.")

@@ -1,0 +1,262 @@
+"""Which gaps a design can detect, and which ones a sparser or a larger design would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.audit import Audit, NamedEditor
+from stillme.core import rubric
+from stillme.core.types import Arm
+from stillme.estimates import Edits, Settings, design
+from stillme.estimates.design import Plan
+from stillme.estimates.quantities import Columns, Floats
+from stillme.estimates.words import MIN_UNITS
+from stillme.findings.plan.answers import (
+    Against,
+    Alternative,
+    DetectableGap,
+    Gap,
+    RatingsNeeded,
+    Requirement,
+    RoleDeviation,
+)
+from stillme.findings.plan.assumptions import AssumedRate, Assumptions
+from stillme.findings.plan.costs import Bills
+from stillme.findings.plan.power import (
+    JUDGE_CORRELATION,
+    Mean,
+    Measure,
+    Rate,
+    Side,
+    Terms,
+    effective_size,
+    portraits_needed,
+    ratings_for,
+    smallest_departure,
+    smallest_gap,
+)
+
+Flags = NDArray[np.bool_]
+
+
+class PowerAnalysis:
+    """What an audit's design can detect, from its portraits and cells."""
+
+    def __init__(self, audit: Audit, assumed: Assumptions, terms: Terms) -> None:
+        self._audit, self._assumed, self._terms = audit, assumed, terms
+        self._columns = Columns.of(_no_edits(audit))
+        reference = {name: level for name, level in audit.config.estimates.reference.items() if name in audit.factors}
+        self._settings = Settings(factors=tuple(audit.factors), reference=reference)
+        index = {portrait.id: number for number, portrait in enumerate(self._columns.portraits)}
+        self._counts = {named.name: _counts(audit, named, index, people=1) for named in audit.editors}
+        self._pair_counts = {named.name: _counts(audit, named, index, people=2) for named in audit.editors}
+
+    @property
+    def _factors(self) -> Sequence[str]:
+        """Factors whose groups can be compared: only edits of single people have a group."""
+        return self._audit.factors if any(counts.any() for counts in self._counts.values()) else ()
+
+    def detectable(self) -> Iterator[DetectableGap]:
+        """For every factor, comparison and quantity, the editor with the largest detectable gap."""
+        scores = self._assumed.sd_icc
+        measures: list[tuple[Measure, AssumedRate]] = [
+            *((Rate(base=assumed.rate, icc=assumed.icc), assumed) for assumed in self._assumed.rates),
+            (Mean(sd=self._assumed.sd, icc=scores.icc), scores),
+        ]
+        for factor in self._factors:
+            plan = design.by_factor(self._columns, factor, self._settings)
+            if len(plan.levels) < 2:
+                continue
+            for measure, assumed in measures:
+                for against in ("another group", "the others"):
+                    gaps = [self._detectable(plan, editor, measure, assumed, against) for editor in self._counts]
+                    yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
+
+    @property
+    def identities(self) -> int:
+        """People whom the portraits show."""
+        return len(design.everyone(self._columns).names)
+
+    def few_units(self) -> Iterator[tuple[str, int, str]]:
+        """Factors of which a group has too few units for a verdict on its gaps."""
+        for factor in self._factors:
+            plan = design.by_factor(self._columns, factor, self._settings)
+            groups = [part.members for part in plan.comparisons if part.scope == "group"]
+            fewest = min((plan.units(members) for members in groups), default=1)
+            if fewest < MIN_UNITS:
+                yield factor, fewest, plan.noun
+
+    def ratings_needed(self) -> RatingsNeeded | None:
+        """For the editor with the fewest edits; None where there is nothing that human ratings could correct."""
+        edited = [counts for counts in self._counts.values() if counts.any()]
+        if not edited or not _answers_a_scale(self._audit):
+            return None
+        counts = min(edited, key=lambda each: float(each.sum()))
+        assumed = self._assumed.rates[0]
+        if not 0 < assumed.rate < 1:
+            return None
+        low, high = (
+            ratings_for(assumed.rate, assumed.icc, counts[counts > 0], correlation, self._terms.confidence)
+            for correlation in reversed(JUDGE_CORRELATION)
+        )
+        return RatingsNeeded(edits=int(counts.sum()), rate=assumed.rate, low=low, high=high)
+
+    def role_deviations(self) -> Iterator[RoleDeviation]:
+        """Role requests with two people: 0.5 is no bias."""
+        for editor, counts in self._pair_counts.items():
+            side = Side(edits=counts[counts > 0], units=int((counts > 0).sum()))
+            if side.units:
+                yield RoleDeviation(
+                    editor=editor,
+                    requests=int(counts.sum()),
+                    portraits=side.units,
+                    departure=smallest_departure(self._assumed.rates[0].icc, side, self._terms),
+                )
+
+    def requirements(self, gap: float, work: Bills) -> Iterator[Requirement]:
+        """How many portraits it takes to detect the gap between two groups, with as many edits of each."""
+        for factor in self._factors:
+            levels = self._level_count(factor)
+            edits_each = min(float(counts[counts > 0].mean()) for counts in self._counts.values() if counts.any())
+            for assumed in self._assumed.rates:
+                per_group = portraits_needed(gap, Rate(base=assumed.rate, icc=assumed.icc), edits_each, self._terms)
+                portraits = per_group * levels if per_group else None
+                times = portraits / len(self._audit.portraits) if portraits else None
+                yield Requirement(
+                    factor=factor,
+                    base=assumed.rate,
+                    gap=gap,
+                    per_group=per_group,
+                    portraits=portraits,
+                    edits=round(times * work.edits) if times else None,
+                    judge_calls=round(times * work.questions) if times else None,
+                    dollars=times * work.dollars if times else None,
+                )
+
+    def alternatives(self) -> Iterator[Alternative]:
+        """From all prompts for every portrait and editor down to one, for the first factor and base rate."""
+        audit, assumed = self._audit, self._assumed.rates[0]
+        prompts = [prompt for prompt in audit.prompts if not (audit.config.roles and prompt.target)]
+        full = len(prompts) * max(len(named.seeds) for named in audit.editors)
+        if not self._factors or full < 2:
+            return
+        people, groups = len(audit.portraits), self._level_count(self._factors[0])
+        current = float(np.mean([counts.sum() for counts in self._counts.values()])) / people
+
+        def gap(portraits: int, edits_each: float) -> float | None:
+            side = Side.of(portraits // groups, edits_each)
+            return smallest_gap(Rate(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
+
+        for edits_each in _sparser(full, current):
+            portraits = int(people * full / edits_each)
+            yield Alternative(
+                edits_each=edits_each,
+                size=round(people * len(audit.editors) * edits_each),
+                share=edits_each / full,
+                information=effective_size([edits_each], assumed.icc) / effective_size([full], assumed.icc),
+                gap=gap(people, edits_each),
+                portraits=portraits,
+                wider_gap=gap(portraits, edits_each),
+                chosen=abs(edits_each - current) < 1e-9,
+            )
+
+    def _level_count(self, factor: str) -> int:
+        return len(self._columns.edits.levels(factor)[0])
+
+    def _detectable(
+        self, plan: Plan, editor: str, measure: Measure, assumed: AssumedRate, against: Against
+    ) -> DetectableGap:
+        counts = self._counts[editor]
+        groups = [comparison.members for comparison in plan.comparisons if comparison.scope == "group"]
+        contrasts = [
+            (comparison.members, comparison.against)
+            for comparison in plan.comparisons
+            if comparison.scope == "contrast" and comparison.against is not None
+        ]
+        if against == "another group":
+            smallest = sorted(groups, key=lambda members: float(counts[members].sum()))
+            pair = (smallest[0], smallest[1])
+        else:
+            pair = min(contrasts, key=lambda sides: float(counts[sides[0]].sum()), default=None)
+        comparisons = len(contrasts) * len(self._counts)
+
+        def gap(icc: float, terms: Terms) -> float | None:
+            if pair is None:
+                return None
+            one, other = (_side(plan, counts, members) for members in pair)
+            return smallest_gap(replace(measure, icc=icc), one, other, terms, paired=plan.paired)
+
+        return DetectableGap(
+            factor=plan.factor,
+            editor=editor,
+            groups=len(groups),
+            portraits=min(int((counts[members] > 0).sum()) for members in groups),
+            edits_each=float(counts[counts > 0].mean()) if counts.any() else 0.0,
+            against=against,
+            quantity="rate" if isinstance(measure, Rate) else "mean",
+            base=measure.base if isinstance(measure, Rate) else None,
+            gap=_gap(gap, assumed, self._terms, comparisons),
+            comparisons=comparisons,
+        )
+
+
+def _gap(gap: Callable[[float, Terms], float | None], assumed: AssumedRate, terms: Terms, comparisons: int) -> Gap:
+    return Gap(
+        value=gap(assumed.icc, terms),
+        low=gap(assumed.low, terms),
+        high=gap(assumed.high, terms),
+        corrected=gap(assumed.icc, replace(terms, comparisons=max(1, comparisons))),
+    )
+
+
+def _answers_a_scale(audit: Audit) -> bool:
+    """Whether a model or an instrument rates something that people could rate, too."""
+    axes = rubric.load().axes
+    judges = [named.judge.capabilities for named in audit.judges]
+    return any(axes[name].is_scale for judge in judges if judge.kind != "person" for name in judge.axes if name in axes)
+
+
+def _side(plan: Plan, counts: Floats, members: Flags) -> Side:
+    edited = members & (counts > 0)
+    return Side(edits=counts[edited], units=len(np.unique(plan.unit[edited])))
+
+
+def _sparser(full: int, current: float) -> Sequence[float]:
+    """The full grid, halves of it down to one edit of each portrait, and the audit as it is."""
+    steps: list[float] = [float(full)]
+    while steps[-1] > 1:
+        steps.append(float(max(1, round(steps[-1] / 2))))
+    return sorted({*steps, current}, reverse=True)
+
+
+def _counts(audit: Audit, named: NamedEditor, index: dict[str, int], *, people: int) -> Floats:
+    """Edits of each portrait under the arm that is compared, where it is the first of so many people."""
+    arms = [arm for arm in audit.config.arms if arm is not Arm.NOOP]
+    compared = Arm.BASELINE if Arm.BASELINE in arms or not arms else arms[0]
+    counts = np.zeros(len(index))
+    for portraits, arm, _ in audit.cells(named):
+        if arm is compared and len(portraits) == people:
+            counts[index[portraits[0].id]] += len(named.seeds)
+    return counts
+
+
+def _no_edits(audit: Audit) -> Edits:
+    """The audit's portraits without a row: enough to know which groups would be compared."""
+    none = np.zeros(0, dtype=np.int32)
+    return Edits(
+        keys=(),
+        portrait=none,
+        prompt=none,
+        editor=none,
+        arm=none,
+        state=none,
+        image=(),
+        portraits=audit.portraits,
+        prompts=audit.prompts,
+        editors=tuple(named.name for named in audit.editors),
+        arms=tuple(str(arm) for arm in audit.config.arms),
+    )

@@ -1,0 +1,125 @@
+"""Write the audit.toml of a new audit, for the portraits and the earlier run that it is about."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, Setup, experiment
+from stillme.audit.labels import lacking_labels
+from stillme.audit.loading import FILE
+from stillme.audit.sampling import write_cells
+from stillme.audit.schemas import FILE as SCHEMA
+from stillme.audit.schemas import audit_schema
+from stillme.audit.template import small_audit
+from stillme.core import registry
+from stillme.core.errors import StillmeError
+from stillme.core.files import write_whole
+from stillme.findings.plan.larger_set import larger_set
+from stillme.findings.plan.outcomes import draw_changed
+from stillme.portraits import folder as portrait_folder
+from stillme.runs import folder_of, opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a new audit is about."""
+
+    title: str = ""
+    """By default the folder's name."""
+    experiment: Experiment | None = None
+    as_paper: bool = False
+    portraits: Path | None = None
+    run: Path | None = None
+    """The first experiment's run, for the second."""
+    cases: Cases = "stratified"
+
+    def __post_init__(self) -> None:
+        if self.as_paper and self.experiment is None:
+            raise StillmeError("--as paper goes with --experiment: name the experiment that it sets back.")
+        if self.run and self.experiment != "mitigation":
+            raise StillmeError("--from goes with --experiment mitigation, which compares with an earlier run.")
+        if self.cases == "drifted" and (self.experiment != "mitigation" or self.run is None):
+            raise StillmeError(
+                "--cases drifted selects mitigation cases by the first experiment's results. Write --experiment "
+                "mitigation and name that run with --from RUN, or leave --cases out to draw before any result is seen."
+            )
+
+
+def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
+    """Write audit.toml, and what it needs beside it, into `folder`; a sentence for each, and for what to know."""
+    file = folder / FILE
+    if file.exists() and not force:
+        raise StillmeError(f"{file} already exists. Choose another folder, or overwrite it with --force.")
+    setup = _setup(folder, wanted)
+    title = wanted.title or folder.resolve().name
+    if wanted.experiment:
+        text = experiment(wanted.experiment, title, setup)
+    else:
+        text = small_audit(title, setup.source, setup.portraits)
+    drawn = draw_changed(wanted.run, size=PAPERS_SAMPLE) if wanted.run and wanted.cases == "drifted" else []
+    folder.mkdir(parents=True, exist_ok=True)
+    if drawn:
+        write_cells(folder / CELLS, drawn)
+        yield f"Wrote {folder / CELLS}: {len(drawn):,} cells in which race or gender changed"
+    # Text editors complete and check the file by it.
+    write_whole(folder / SCHEMA, json.dumps(audit_schema(), indent=1))
+    write_whole(file, f"#:schema {SCHEMA}\n{text}")
+    yield f"Wrote {file}"
+    factors = tomllib.loads(text).get("estimates", {}).get("factors", ())
+    if advice := larger_set(setup.source, factors):
+        yield f"{advice}."
+    if wanted.run and (others := _other_editors(wanted.run, text)):
+        yield (
+            f"The editors of {wanted.run} are not all in it: {', '.join(others)}. Copy their [[editors]] from that "
+            "run's audit.toml, or none of their edits is taken over."
+        )
+    lacking = lacking_labels(setup.portraits) if wanted.as_paper else []
+    if lacking:
+        yield (
+            f"The judges are told race, gender and age, but the portraits of {setup.source} lack {', '.join(lacking)}: "
+            "`stillme run` will refuse. Name a set that has them with --portraits FOLDER."
+        )
+
+
+def _setup(folder: Path, wanted: Start) -> Setup:
+    run = _seen_from(folder, folder_of(wanted.run)) if wanted.run else ""
+    place = wanted.portraits or (_portraits_of(wanted.run) if wanted.run else None)
+    if place is None:
+        return Setup(as_paper=wanted.as_paper, run=run, cases=wanted.cases)
+    return Setup(
+        as_paper=wanted.as_paper,
+        source=_seen_from(folder, place),
+        portraits=portrait_folder.load(place),
+        run=run,
+        cases=wanted.cases,
+    )
+
+
+def _other_editors(path: Path, text: str) -> list[str]:
+    """Editors of an earlier run that the new audit.toml does not name."""
+    named = {editor.get("name", editor["use"]) for editor in tomllib.loads(text)["editors"]}
+    with opened(path) as run:
+        return [editor.name for editor in run.design.editors if editor.name not in named]
+
+
+def _portraits_of(path: Path) -> Path | None:
+    """The folder of an earlier run's portraits; None for the embedded ones."""
+    with opened(path) as run:
+        source = str(run.design.resolved.get("portraits", {}).get("source", ""))
+        place = run.folder / source
+    if source in registry.plugins("portrait set"):
+        return None
+    if not place.is_dir():
+        raise StillmeError(f"The portraits of {path} are not in {place} any more. Name them with --portraits FOLDER.")
+    return place
+
+
+def _seen_from(folder: Path, place: Path) -> str:
+    """A path relative to the new audit.toml, in a form that is no set's name."""
+    written = Path(os.path.relpath(place.resolve(), folder.resolve())).as_posix()
+    return written if written.startswith(".") else f"./{written}"

@@ -1,0 +1,320 @@
+"""Every further analysis of a run, each as a table.
+
+What the paper tests, what it should have tested, and how far a finding depends on choices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Protocol
+
+from stillme import estimates
+from stillme.core import rubric
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.files import write_csv
+from stillme.core.rubric.readings import AXES, SHIFTS
+from stillme.core.types import Arm
+from stillme.estimates import Settings
+from stillme.estimates.agreement import against_people, corrected, mean_of
+from stillme.estimates.standing import Standing
+from stillme.findings.calibration import standing_of
+from stillme.findings.tables.cells import row_of, text_row_of
+from stillme.findings.tables.estimates import NOTE
+from stillme.runs import Run, behaviour
+from stillme.runs.control_pairs.reading import answered_by
+from stillme.runs.disputes import agreement_of
+
+_log = logging.getLogger(__name__)
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """The run and the margin that an analysis works on."""
+
+    run: Run
+    margin: float
+    """The largest difference that would not matter."""
+
+    @property
+    def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
+        """What most analyses take."""
+        return self.run.results.edits, self.run.results.scores, self.run.settings
+
+    @property
+    def pooling(self) -> tuple[bool, ...]:
+        """Each editor alone, then all together, as the paper pools; one editor is not pooled."""
+        return (False, True) if len(self.run.results.edits.editors) > 1 else (False,)
+
+    @property
+    def treated(self) -> list[str]:
+        """Arms that are compared with the baseline."""
+        arms = self.run.results.edits.arms
+        return [arm for arm in arms if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of one analysis."""
+
+    path: Path
+    rows: int
+    problem: str = ""
+    """Why there is no table, if something broke: the other analyses are written all the same."""
+
+
+class Watch(Protocol):
+    """Is told how the analyses go."""
+
+    def starts(self, name: str, place: int, total: int) -> None:
+        """One of `total` is being computed, or `rows` before the first of them: the run is being read."""
+
+    def ends(self, name: str, written: Written) -> None:
+        """Its table is there."""
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def starts(self, name: str, place: int, total: int) -> None:
+        """Say nothing."""
+
+    def ends(self, name: str, written: Written) -> None:
+        """Say nothing."""
+
+
+def analyse(
+    run: Run,
+    *,
+    only: Sequence[str] = (),
+    margin: float = 0.05,
+    watch: Watch | None = None,
+) -> dict[str, Written]:
+    """Write tables into tables/statistics of the run: these, or all but those `BY_NAME`; tell `watch` of each."""
+    for name in only:
+        if name not in ANALYSES:
+            raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
+    material = Material(run=run, margin=margin)
+    folder = run.folder / "tables" / "statistics"
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = tuple(only or (name for name in ANALYSES if name not in BY_NAME))
+    told = watch or Unwatched()
+    told.starts("rows", 0, len(chosen))
+    standing, _ = standing_of(run), run.results
+    written: dict[str, Written] = {}
+    for place, name in enumerate(chosen, start=1):
+        told.starts(name, place, len(chosen))
+        path = folder / f"{name}.csv"
+        try:
+            written[name] = _write(path, ANALYSES[name](material), standing)
+        except StillmeError:
+            raise
+        except Exception as error:
+            # One analysis that breaks must not cost the others.
+            _log.exception("the analysis %s broke", name)
+            path.unlink(missing_ok=True)
+            written[name] = Written(path=path, rows=0, problem=f"{type(error).__name__}: {error}")
+        told.ends(name, written[name])
+    return written
+
+
+def _write(path: Path, results: Sequence[object], standing: Standing) -> Written:
+    rows = [text_row_of(result) for result in results]
+    _note(rows, standing)
+    # What has no rows has no columns either; an earlier table of that name would mislead.
+    if not rows:
+        path.unlink(missing_ok=True)
+        return Written(path=path, rows=0)
+    columns: Row = {}
+    for row in rows:
+        columns |= row
+    return Written(path=write_csv(path, list(columns), rows), rows=len(rows))
+
+
+def _note(rows: Sequence[Row], standing: Standing) -> None:
+    """Say in each row that has a judge what calibration says of it."""
+    note_of = cache(partial(estimates.mark, standing))
+    for row in rows:
+        # A reader is its own control: every number of it is a difference from what it says of unedited pictures.
+        if "judge" in row and row.get("axis") not in (*AXES, *SHIFTS):
+            row[NOTE] = note_of(row["judge"], row.get("quantity") or row.get("axis", ""))
+
+
+# -- the analyses ----------------------------------------------------------------------------------------------------
+
+
+def _cuts(material: Material) -> Sequence[object]:
+    return estimates.at_every_cut(*material.columns)
+
+
+def _prompts(material: Material) -> Sequence[object]:
+    return estimates.by_prompt(*material.columns)
+
+
+def _subcategories(material: Material) -> Sequence[object]:
+    return estimates.by_prompt(*material.columns, by="subcategory", groups=True)
+
+
+def _intersections(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    crossed = settings.factors[:2]
+    return estimates.by_intersection(edits, scores, settings, crossed) if len(crossed) == 2 else []
+
+
+def _contrasts(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    rows = estimates.contrasts(edits, scores, settings, against=("reference", "rest", "pairs"))
+    if True in material.pooling:
+        rows += estimates.contrasts(edits.pooled(), scores, settings, against=("reference", "rest"))
+    return rows
+
+
+def _pooled(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    return estimates.estimate(edits.pooled(), scores, settings) if True in material.pooling else []
+
+
+def _equivalence(material: Material) -> Sequence[object]:
+    rates = [name for name, rate in rubric.load().rates.items() if rubric.load().axes[rate.axis].is_scale]
+    return estimates.equivalence(*material.columns, margin=material.margin, quantities=rates)
+
+
+def _likeness(material: Material) -> Sequence[object]:
+    return estimates.intraclass_correlations(*material.columns)
+
+
+def _row_tests(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    parts = [edits.pooled() if pool else edits for pool in material.pooling]
+    between = [test for part in parts for test in estimates.row_tests(part, scores, settings)]
+    paired = [
+        test
+        for arm in material.treated
+        for pool in material.pooling
+        for test in estimates.paired_row_tests(edits, scores, arm=arm, pool=pool)
+    ]
+    return [*between, *paired]
+
+
+def _mitigation(material: Material) -> Sequence[object]:
+    return [
+        effect
+        for arm in material.treated
+        for pool in material.pooling
+        for effect in estimates.paired_effects(*material.columns, arm=arm, pool=pool)
+    ]
+
+
+def _above_floor(material: Material) -> Sequence[object]:
+    arms = [arm for arm in material.run.results.edits.arms if arm != Arm.NOOP]
+    if Arm.NOOP not in material.run.results.edits.arms:
+        return []
+    return [estimate for arm in arms for estimate in estimates.above_floor(*material.columns, arm=arm)]
+
+
+def _roles(material: Material) -> Sequence[object]:
+    return estimates.adherence(*material.columns, genders=material.run.genders)
+
+
+def _agreement(material: Material) -> Sequence[object]:
+    return agreement_of(material.run)
+
+
+def _position_bias(material: Material) -> Sequence[object]:
+    return behaviour.position_bias(material.run)
+
+
+def _repeatability(material: Material) -> Sequence[object]:
+    return behaviour.repeatability(material.run)
+
+
+def _disclosure(material: Material) -> Sequence[object]:
+    return behaviour.disclosure_effect(material.run)
+
+
+def _coverage(material: Material) -> Sequence[object]:
+    combination = behaviour.combination(material.run)
+    primary = combination.primary if combination else ""
+    return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(material.run)]
+
+
+def _known_answers(material: Material) -> Sequence[object]:
+    return [row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis]
+
+
+def _people(material: Material) -> Sequence[object]:
+    return [
+        measure
+        for judge, people in _rated_by_people(material)
+        for measure in against_people(material.run.results.edits, judge, people, material.run.settings)
+    ]
+
+
+def _corrected(material: Material) -> Sequence[object]:
+    return [
+        estimate
+        for judge, people in _rated_by_people(material)
+        # Who was drawn is no quantity to correct.
+        if not rubric.load().is_nominal(judge.axis)
+        for estimate in corrected(
+            material.run.results.edits, judge, people, material.run.settings, chances=material.run.results.chances
+        )
+    ]
+
+
+def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
+    """A judge's scores with people's on the same axis."""
+    people = material.run.design.people
+    scores = material.run.results.scores
+    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
+        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
+        yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
+
+
+def _shifts(material: Material) -> Sequence[object]:
+    readings = material.run.readings
+    return readings.shifts(material.run.settings.confidence) if readings else []
+
+
+def _transitions(material: Material) -> Sequence[object]:
+    return material.run.readings.transitions if material.run.readings else []
+
+
+def _readings(material: Material) -> Sequence[object]:
+    return material.run.readings.counts if material.run.readings else []
+
+
+ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
+    "contrasts": _contrasts,
+    "pooled": _pooled,
+    "equivalence": _equivalence,
+    "cuts": _cuts,
+    "prompts": _prompts,
+    "subcategories": _subcategories,
+    "intersections": _intersections,
+    "likeness": _likeness,
+    "row_tests": _row_tests,
+    "mitigation": _mitigation,
+    "above_floor": _above_floor,
+    "roles": _roles,
+    "shifts": _shifts,
+    "transitions": _transitions,
+    "readings": _readings,
+    "agreement": _agreement,
+    "position_bias": _position_bias,
+    "repeatability": _repeatability,
+    "disclosure": _disclosure,
+    "coverage": _coverage,
+    "known_answers": _known_answers,
+    "against_people": _people,
+    "corrected": _corrected,
+}
+"""Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""
+
+BY_NAME = frozenset({"equivalence", "cuts", "prompts", "subcategories", "intersections", "row_tests"})
+"""Neither the report nor a table of the paper shows them, and they are more than half of all rows."""

@@ -1,0 +1,160 @@
+"""Make the tables that are asked for, from an audit and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.findings.calibration import standing_of
+from stillme.findings.tables.paper import cases, diagnosis, experiments, mitigation, people, roles
+from stillme.findings.tables.paper.published_cells import with_paper
+from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source
+from stillme.findings.tables.paper.table import PaperTable
+from stillme.judges.ensemble import primary_of
+from stillme.runs import Run, participants
+from stillme.runs.paper_names import paper_names
+
+Make = Callable[[Source], PaperTable]
+
+_DIAGNOSIS: Mapping[int, Make] = {4: diagnosis.table_4, 19: diagnosis.table_19, 20: diagnosis.table_20}
+_MITIGATION: Mapping[int, Make] = {5: mitigation.table_5, 21: mitigation.table_21, 26: mitigation.table_26}
+_CASES: Mapping[int, Make] = {24: cases.table_24, 25: cases.table_25}
+_PEOPLE: Mapping[int, Make] = {6: people.table_6, 18: people.table_18}
+_TITLES: Mapping[int, str] = {
+    4: "Mean scores by editor",
+    5: "Change of race change by a feature prompt",
+    6: "Models and people",
+    7: "How often role edits follow the stereotype",
+    13: "The experiments of this audit",
+    17: "Participants of the human study",
+    18: "Distribution of the rated outputs",
+    19: "Success, soft erasure and race change by editor",
+    20: "Race change by group and editor",
+    21: "Changes by a feature prompt",
+    24: "Edits that were ignored",
+    25: "Edits that changed the person",
+    26: "Race change without and with a feature prompt",
+}
+_UNDESCRIBED = (
+    "no participants are described; give Prolific's demographic export to `stillme study close --demographics FILE`"
+)
+NUMBERS: tuple[int, ...] = tuple(_TITLES)
+_BY_GROUP = (5, 20, 21, 26)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which tables, and about what."""
+
+    numbers: tuple[int, ...] = ()
+    """By default all; Table 7 only where the audit has role prompts, Table 17 where participants are described."""
+    factor: str = ""
+    """The attribute that stands where the paper has race; by default the audit's first factor."""
+    judge: str = ""
+    """Whose scores; by default the ensemble's, else those of the first judge that answers."""
+
+
+def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
+    """The chosen tables of a run, in the paper's order."""
+    chosen = chosen or Chosen()
+    for number in chosen.numbers:
+        if number not in NUMBERS:
+            raise StillmeError(f"There is no table {number}. Choose from {', '.join(map(str, NUMBERS))}.")
+    source = _source(run, chosen)
+    has = {7: _has_roles(source), 17: bool(participants.read(run.folder))}
+    numbers = chosen.numbers or [number for number in NUMBERS if has.get(number, True)]
+    names = paper_names(run.design)
+    made = [_table(run, source, number) for number in NUMBERS if number in numbers]
+    if 6 in numbers and source.people and source.has(BASELINE) and source.has(FEATURE):
+        # What the paper says of the same raters in a sentence.
+        made.insert([table.number for table in made].index(6) + 1, people.appendix_g6(_alone(source)))
+    return [with_paper(table, names) for table in made]
+
+
+def check_names(run: Run, chosen: Chosen) -> None:
+    """Say which attribute or judge there is not."""
+    attributes = dict.fromkeys(name for portrait in run.design.portraits for name in portrait.attributes)
+    if chosen.factor and chosen.factor not in attributes:
+        hint = f"The portraits have {', '.join(attributes)}."
+        raise UnknownName.among("attribute", chosen.factor, attributes, hint)
+    judges = list(dict.fromkeys(score.judge for score in run.results.scores))
+    if chosen.judge and chosen.judge not in judges:
+        raise UnknownName.among("judge", chosen.judge, judges, f"The audit has {', '.join(judges)}.")
+
+
+def _source(run: Run, chosen: Chosen) -> Source:
+    check_names(run, chosen)
+    design, results = run.design, run.results
+    factor = chosen.factor or next(iter(design.factors), "")
+    return Source(
+        edits=results.edits,
+        scores=results.scores,
+        settings=run.settings,
+        factor=factor,
+        factors=tuple(dict.fromkeys([*([factor] if factor else []), *design.factors])),
+        people=design.people,
+        judge=chosen.judge,
+        race_cut=design.analysis.race_cut,
+        primary=primary_of(design.analysis.rule, design.analysis.combined),
+        standing=standing_of(run),
+        remarks=partial(_remarks, run),
+    )
+
+
+def _remarks(run: Run, keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+    """The first judge's evidence for these edits, by axis."""
+    judges = [judge.spec.key for judge in run.judges]
+    remarks: dict[str, dict[str, str]] = {}
+    for spoken in sorted(
+        (spoken for spoken in run.store.spoken(set(keys)) if spoken.judge in judges),
+        key=lambda spoken: judges.index(spoken.judge),
+    ):
+        remarks.setdefault(spoken.edit, {}).setdefault(spoken.axis, spoken.text)
+    return remarks
+
+
+def _table(run: Run, source: Source, number: int) -> PaperTable:
+    described = participants.read(run.folder) if number == 17 else []
+    reason = _missing(source, number) if number != 17 or described else _UNDESCRIBED
+    if reason:
+        return PaperTable(number=number, caption=f"{_TITLES[number]}.", head=(), rows=(), absent=reason)
+    if number == 17:
+        return people.table_17(described)
+    if number not in (7, 13):
+        source = _alone(source)
+    if number != 7:
+        return {13: experiments.table_13, **_DIAGNOSIS, **_MITIGATION, **_PEOPLE, **_CASES}[number](source)
+    section = run.design.roles
+    table = roles.table_7(source, run.genders)
+    if table.rows:
+        return table
+    absent = roles.unanswered(source, tuple(section.layouts) if section else ("role_single",))
+    return PaperTable(number=7, caption=table.caption, head=(), rows=(), absent=absent)
+
+
+def _alone(source: Source) -> Source:
+    """Without role prompts, which are an experiment of their own; all of it where there are no others."""
+    alone = np.array([not prompt.stereotype for prompt in source.edits.prompts], dtype=np.bool_)
+    return source.where(alone[source.edits.prompt]) if alone.any() and not alone.all() else source
+
+
+def _missing(source: Source, number: int) -> str:
+    """What the audit would need for this table; empty where it has it."""
+    for arm in (BASELINE, FEATURE) if number in _MITIGATION else () if number in (13, 17, 18) else (BASELINE,):
+        if not source.has(arm):
+            return f"the audit has no {arm} arm"
+    if number in _BY_GROUP and not source.factor:
+        return "the portraits have no attribute that groups them; name one with --by"
+    if number == 6 and not source.people:
+        return "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import rows`"
+    if number == 7 and not _has_roles(source):
+        return "the audit has no role prompts"
+    return ""
+
+
+def _has_roles(source: Source) -> bool:
+    return any(prompt.stereotype for prompt in source.edits.prompts)

@@ -1,6 +1,0 @@
-"""Limits that a run must keep: each rule passes, fails, is inconclusive or has no data."""
-
-from stillme.gate.deciding import Asked, baseline_folder, gate
-from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
-
-__all__ = ["Asked", "Check", "Decision", "Verdict", "Verdicts", "baseline_folder", "gate"]

@@ -1,0 +1,183 @@
+"""The connection to a provider. A request is inspected before the first one is sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from stillme.core.errors import StillmeError
+from stillme.core.http import event_loop
+from stillme.core.types import Json
+from stillme.judges.vlm.image_encoding import EncodedImage
+from stillme.judges.vlm.providers import ADAPTERS, Envelope, ProviderAdapter
+from stillme.judges.vlm.replies import Question
+from stillme.judges.vlm.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncBaseTransport, AsyncClient, Request
+    from pydantic_ai.messages import ModelRequest, ModelResponse
+    from pydantic_ai.models import Model as Client
+    from pydantic_ai.models import ModelRequestParameters
+
+_MUST_BE_SENT = ("temperature", "max_tokens", "effort", "verbosity", "detail", "service_tier")
+"""Settings that must be in the request if they are set. Clients drop some with a warning, others silently."""
+
+_DRY_RUN_LOCK = threading.Lock()
+"""Warnings are silenced during a dry run, and Python can do that only for the whole process."""
+
+
+class _DryRunAnswer(BaseModel):
+    score: int = Field(ge=1, le=5)
+
+
+_DRY_RUN_QUESTION = Question(system="-", parts=("-",), answer=_DryRunAnswer)
+"""A question that is never sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a request with these settings would contain."""
+
+    sent: Mapping[str, Json]
+    problems: list[str]
+    """Settings that would be dropped, each as a sentence."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """An open connection to one model."""
+
+    settings: ModelSettings
+    client: Client
+    http: AsyncClient
+    sent: Mapping[str, Json]
+    """The settings that are really sent."""
+
+    @property
+    def envelope(self) -> Envelope:
+        """Where an answer of this provider has its text and its tokens."""
+        return _adapter(self.settings).envelope
+
+    async def send(self, question: Question, parts: Sequence[str | EncodedImage]) -> ModelResponse:
+        """One request, one response."""
+        from pydantic_ai.direct import model_request
+
+        return await model_request(
+            self.client,
+            [_message_of(question, parts, self.settings)],
+            model_settings=_request_settings(self.settings),  # pyright: ignore[reportArgumentType]
+            model_request_parameters=_schema_of(question),
+        )
+
+    async def close(self) -> None:
+        """Close the sockets."""
+        await self.http.aclose()
+
+
+def connect(settings: ModelSettings, key: str) -> Connection:
+    """Open a connection; raises `StillmeError` if the model would ignore a setting."""
+    checked = dry_run(settings)
+    if checked.problems:
+        raise StillmeError(f"{'; '.join(checked.problems)}.")
+    http = _http(settings)
+    return Connection(settings, _adapter(settings).client(settings, key, http), http, checked.sent)
+
+
+def dry_run(settings: ModelSettings) -> DryRun:
+    """Build a request with the real client, intercept it before it is sent, and compare it with the settings."""
+    with _DRY_RUN_LOCK:
+        body = event_loop.run(_intercepted(settings))
+    sent = {name: value for name, value in _adapter(settings).sent_settings(body).items() if value is not None}
+    problems = [
+        f"{settings.model!r} ignores `{name} = {getattr(settings, name)!r}`; leave it out"
+        for name in _MUST_BE_SENT
+        if getattr(settings, name) is not None and name not in sent
+    ]
+    if "schema" not in sent:
+        problems.append(f"{settings.model!r} does not support structured output; choose another model")
+    return DryRun(sent=sent, problems=problems)
+
+
+def _message_of(question: Question, parts: Sequence[str | EncodedImage], settings: ModelSettings) -> ModelRequest:
+    """The question for pydantic-ai: instructions in the system channel, the rest in order."""
+    from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
+
+    detail = settings.detail if _adapter(settings).detail_per_image else None
+    content = [
+        part
+        if isinstance(part, str)
+        else BinaryContent(
+            data=part.data,
+            media_type=part.mime,
+            vendor_metadata={"detail": detail} if detail else None,
+        )
+        for part in parts
+    ]
+    return ModelRequest(parts=[UserPromptPart(content=content)], instructions=question.system)
+
+
+def _request_settings(settings: ModelSettings) -> dict[str, Any]:
+    """All settings under pydantic-ai's names."""
+    named = {
+        "max_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        **_adapter(settings).request_settings(settings),
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _schema_of(question: Question) -> ModelRequestParameters:
+    """The provider's own structured output, by JSON schema."""
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+
+    schema = _json_schema(question.answer)
+    output = OutputObjectDefinition(json_schema=schema, name=schema["title"], strict=True)
+    return ModelRequestParameters(output_mode="native", output_object=output)
+
+
+@cache
+def _json_schema(answer: type[BaseModel]) -> dict[str, Any]:
+    """Cached: generating it takes longer than sending an image."""
+    return answer.model_json_schema()
+
+
+async def _intercepted(settings: ModelSettings) -> Json:
+    """The body of a request that the client built and that was not sent."""
+    import httpx2
+
+    bodies: list[Json] = []
+
+    def intercept(request: Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        return httpx2.Response(400, json={"error": {"message": "a dry run is not sent"}})
+
+    blank = EncodedImage(data=b"-", size=(1, 1))
+    async with _http(settings, httpx2.MockTransport(intercept)) as http:
+        connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
+        try:
+            with warnings.catch_warnings():
+                # The request itself shows what is dropped, whether or not the client warns.
+                warnings.simplefilter("ignore")
+                await connection.send(_DRY_RUN_QUESTION, ("-", blank))
+        except Exception as error:
+            if not bodies:
+                raise StillmeError(f"No request to {settings.model!r} can be built: {error}") from error
+    return bodies[0]
+
+
+def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) -> AsyncClient:
+    from stillme.judges.vlm.wire import QuestionClient
+
+    return QuestionClient(_adapter(settings).required, timeout=settings.timeout, transport=transport)
+
+
+def _adapter(settings: ModelSettings) -> ProviderAdapter:
+    return ADAPTERS[settings.provider]

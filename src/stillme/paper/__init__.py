@@ -1,6 +1,0 @@
-"""The paper's published numbers and how they were measured, kept as data: facts with their places, in our words."""
-
-from stillme.paper.published import Published, published
-from stillme.paper.setting import PaperEditor, PaperJudge, Setting, setting
-
-__all__ = ["PaperEditor", "PaperJudge", "Published", "Setting", "published", "setting"]

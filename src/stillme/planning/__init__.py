@@ -1,7 +1,0 @@
-"""Before a run: what it will cost, which gaps it can see, and what another design would buy."""
-
-from stillme.planning.assumptions import Assumptions, PlanOptions
-from stillme.planning.plan import Plan, plan_audit
-from stillme.planning.requests import RequestList, write_requests
-
-__all__ = ["Assumptions", "Plan", "PlanOptions", "RequestList", "plan_audit", "write_requests"]

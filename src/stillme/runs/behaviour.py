@@ -1,0 +1,220 @@
+"""How a run's judges behave: what they add to the numbers themselves, with the editors left aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stillme.audit.design import JudgeRecord
+from stillme.core import rubric
+from stillme.core.types import Interval, Json
+from stillme.estimates import Scores, behaviour, holm, numbers
+from stillme.estimates.behaviour import Behaviour
+from stillme.judges.ensemble import primary_of
+from stillme.runs.control_pairs.reading import KnownAnswers, answered_by
+from stillme.runs.gathering import ensemble_name
+from stillme.runs.model_names import ModelNames, model_names
+from stillme.runs.run import Run
+
+MUCH_MISSING = 0.05
+"""The share of combined scores that lack a judge above which a reader is warned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """The judges behind the combined scores."""
+
+    name: str
+    rule: str
+    judges: tuple[str, ...]
+    primary: str
+    """The judge of Eq. 3 that decides where two are more than a point apart; empty under other rules."""
+    told: tuple[str, ...]
+    """Those that are told the portraits' labels."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether blind judges are combined with told ones."""
+        return 0 < len(self.told) < len(self.judges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeBehaviour:
+    """What is known of the judges' own part in a run's numbers."""
+
+    coverage: tuple[Behaviour, ...] = ()
+    models: tuple[ModelNames, ...] = ()
+    combination: Combination | None = None
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """To pairs of known truth, hidden among the questions."""
+    confidence: float = 0.95
+
+    @property
+    def incomplete(self) -> Mapping[str, float]:
+        """By axis: the share of combined scores that lack a judge."""
+        return {
+            share.axis: share.outcome.value
+            for share in self.coverage
+            if share.measure == "incomplete" and share.scope == "all" and isinstance(share.outcome, Interval)
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """Combined scores that lack a judge: too many, or not equally many in every group."""
+        return [*self._much_missing(), *self._unequally_missing()]
+
+    def _much_missing(self) -> Iterator[str]:
+        axes = [axis for axis, share in self.incomplete.items() if share > MUCH_MISSING]
+        if axes:
+            most = max(self.incomplete[axis] for axis in axes)
+            yield (
+                f"{numbers.percent(most)} of the combined scores lack a judge ({_most_of(axes)}): "
+                f"{listed(self._lacking(axes))}."
+            )
+
+    def _lacking(self, axes: Sequence[str]) -> list[str]:
+        """The judges that gave no score, and for which share where it is largest."""
+        lacking: dict[str, float] = {}
+        for share in self.coverage:
+            if share.measure == "no_score" and share.scope == "all" and share.axis in axes:
+                value = share.outcome.value if isinstance(share.outcome, Interval) else 0.0
+                lacking[share.judge] = max(value, lacking.get(share.judge, 0.0))
+        return [f"{judge} gave none for {numbers.percent(value)}" for judge, value in lacking.items() if value]
+
+    def _unequally_missing(self) -> Iterator[str]:
+        tested = {
+            (share.axis, share.factor): share.groups_p
+            for share in self.coverage
+            if share.measure == "incomplete" and share.groups_p is not None
+        }
+        adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+        for factor in dict.fromkeys(factor for _, factor in adjusted):
+            unequal = {axis: p for (axis, by), p in adjusted.items() if by == factor and p < 1 - self.confidence}
+            if unequal:
+                yield (
+                    f"Combined scores lack a judge more often in some groups of {numbers.factor_name(factor)} than in "
+                    f"others ({_most_of(list(unequal))}; {numbers.p_value(max(unequal.values()))}). They are left "
+                    "out, so what is left may compare unlike edits."
+                )
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _most_of(axes: Sequence[str]) -> str:
+    return listed([f"“{numbers.title(axis)}”" for axis in axes])
+
+
+def behaviour_of(run: Run) -> JudgeBehaviour:
+    """What the report says."""
+    return JudgeBehaviour(
+        coverage=tuple(coverage(run)),
+        models=tuple(model_names(run)),
+        combination=combination(run),
+        known_answers=tuple(answered_by(run.store, run.judges)),
+        confidence=run.settings.confidence,
+    )
+
+
+def position_bias(run: Run) -> list[Behaviour]:
+    """Of models that saw both orders."""
+    return behaviour.position_bias(run.results.edits, run.results.repeats, run.settings)
+
+
+def repeatability(run: Run) -> list[Behaviour]:
+    """Of models that were asked the same more than once."""
+    return behaviour.repeatability(run.results.edits, run.results.repeats, run.settings)
+
+
+def disclosure_effect(run: Run) -> list[Behaviour]:
+    """Of models that judge both blind and told, and are otherwise the same."""
+    scores = {(score.judge, score.axis): score for score in run.results.scores}
+    pairs = [
+        (scores[blind.name, axis], scores[told.name, axis])
+        for blind, told in blind_and_told(run.judges)
+        for axis in blind.capabilities.axes
+        if (told.name, axis) in scores
+    ]
+    return behaviour.disclosure_effect(run.results.edits, pairs, run.settings)
+
+
+def blind_and_told(judges: Sequence[JudgeRecord]) -> Iterator[tuple[JudgeRecord, JudgeRecord]]:
+    """Judges that differ only in whether they are told the labels."""
+    models = [judge for judge in judges if judge.capabilities.kind == "model"]
+    for told in models:
+        for blind in models:
+            if told.told and not blind.told and _but_disclosure(told) == _but_disclosure(blind):
+                yield blind, told
+
+
+def _but_disclosure(judge: JudgeRecord) -> tuple[str, Mapping[str, Json]]:
+    spec = judge.spec
+    return spec.version, {name: value for name, value in spec.parameters.items() if name != "disclosure"}
+
+
+def coverage(run: Run) -> list[Behaviour]:
+    """Of the combined scores: how many lack a judge."""
+    return behaviour.coverage(run.results.edits, ensemble_name(run.design), _parts(run), run.settings)
+
+
+def _parts(run: Run) -> list[Scores]:
+    combinable = {axis.name for axis in rubric.load().axes.values() if axis.is_asked}
+    return [
+        score
+        for name in run.design.analysis.combined
+        for score in run.results.scores
+        if score.judge == name and score.axis in combinable
+    ]
+
+
+def combination(run: Run) -> Combination | None:
+    """Who is combined and how; None where nobody is."""
+    analysis = run.design.analysis
+    if not any(score.kind == "ensemble" for score in run.results.scores):
+        return None
+    return Combination(
+        name=ensemble_name(run.design),
+        rule=analysis.rule,
+        judges=analysis.combined,
+        primary=primary_of(analysis.rule, analysis.combined),
+        told=tuple(judge.name for judge in run.judges if judge.name in analysis.combined and judge.told),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Of the edits that every combined judge has answered: how many lack a judge's score. Counted in the ledger."""
+
+    edits: int
+    """Edits with at least one score."""
+    incomplete: int
+    by_judge: Mapping[str, int]
+    """The judges that gave no score, and for how many of these edits."""
+
+    def __str__(self) -> str:
+        judges = ", ".join(f"{name} {count:,}" for name, count in self.by_judge.items())
+        share = numbers.percent(self.incomplete / self.edits)
+        warning = "warning: " if self.incomplete > MUCH_MISSING * self.edits else ""
+        return f"{warning}{share} of {self.edits:,} combined scores lack a judge (no score by {judges})"
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {"edits": self.edits, "incomplete": self.incomplete, "by_judge": dict(self.by_judge)}
+
+
+def gaps(run: Run) -> Gaps | None:
+    """Where judges gave no score, counted without gathering the run; None where every combined score has all judges."""
+    judges = [judge for name in run.design.analysis.combined if (judge := run.design.judge(name))]
+    if len(judges) < 2:
+        return None
+    patterns = run.store.scoring_patterns([judge.spec.key for judge in judges], run.plan)
+    scored = {pattern: count for pattern, count in patterns.items() if any(pattern)}
+    incomplete = sum(count for pattern, count in scored.items() if not all(pattern))
+    lacking = {
+        judge.name: sum(count for pattern, count in scored.items() if not pattern[place])
+        for place, judge in enumerate(judges)
+    }
+    by_judge = {name: count for name, count in lacking.items() if count}
+    return Gaps(edits=sum(scored.values()), incomplete=incomplete, by_judge=by_judge) if incomplete else None

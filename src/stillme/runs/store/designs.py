@@ -1,0 +1,204 @@
+"""Store what a run asks: its design, and every request with its key."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from stillme import __version__
+from stillme.audit.design import Asked, RecordedRequest
+from stillme.core.types import Arm, Json
+
+_CHUNK = 5_000
+_COLUMNS = (
+    *("editor", "key", "portraits", "prompt", "arm", "instruction", "seed", "attributes_matter", "content"),
+    *("expected_place", "withheld", "waiting"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDesign:
+    """The latest design of a run, not yet parsed."""
+
+    document: Json
+    plan: int
+    """The id of its requests."""
+    requests: int
+    stillme: str
+    """The version that recorded it."""
+    at: str
+
+
+class Designs:
+    """The designs of one ledger."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def latest(self) -> StoredDesign | None:
+        """What the run asks; None before the design is recorded."""
+        row = self._connection.execute(
+            "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
+            "ORDER BY d.id DESC LIMIT 1"
+        ).fetchone()
+        if row is None:
+            return None
+        document, plan, requests, stillme, at = row
+        return StoredDesign(document=json.loads(document), plan=plan, requests=requests, stillme=stillme, at=at)
+
+    def hash_of(self, plan: int) -> str:
+        """What names the requests of a plan."""
+        return str(self._connection.execute("SELECT hash FROM plan WHERE id = ?", (plan,)).fetchone()[0])
+
+    def plan_of(self, hash_: str) -> int | None:
+        """The recorded plan of exactly these requests, if there is one."""
+        row = self._connection.execute(
+            "SELECT id FROM plan WHERE hash = ? ORDER BY id DESC LIMIT 1", (hash_,)
+        ).fetchone()
+        return row[0] if row else None
+
+    def add_plan(self, requests: Iterable[RecordedRequest]) -> int:
+        """Save every request in its order, streaming; part of the caller's transaction."""
+        writer, stream = self.plan_writer(fresh=True), iter(requests)
+        while chunk := list(itertools.islice(stream, _CHUNK)):
+            writer.add(chunk)
+        return writer.close()
+
+    def plan_writer(self, *, fresh: bool = False) -> PlanWriter:
+        """Saves the requests of one plan in parts, of which each may be a transaction of its own.
+
+        Goes on with the plan that a run was killed in, unless it is to be `fresh`.
+        """
+        whole, begun = self._numbers()
+        return PlanWriter(self._connection, max(whole, begun) + 1 if fresh or begun <= whole else begun)
+
+    @property
+    def begun(self) -> int:
+        """How many requests are saved of a plan that is not whole yet."""
+        whole, begun = self._numbers()
+        if begun <= whole:
+            return 0
+        query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
+        return int(self._connection.execute(query, (begun,)).fetchone()[0])
+
+    def _numbers(self) -> tuple[int, int]:
+        """Of the last plan that is whole, and of the last that was begun."""
+        query = "SELECT (SELECT COALESCE(MAX(id), 0) FROM plan), (SELECT COALESCE(MAX(plan), 0) FROM request)"
+        whole, begun = self._connection.execute(query).fetchone()
+        return whole, begun
+
+    def add(self, hash_: str, document: Json, plan: int) -> None:
+        """Record that this is what the run asks from now on."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps(document, sort_keys=True, ensure_ascii=False)
+        self._connection.execute(
+            "INSERT INTO design (hash, document, plan, stillme, at) VALUES (?, ?, ?, ?, ?)",
+            (hash_, text, plan, __version__, now),
+        )
+
+    def requests(self, plan: int, editor: str | None = None) -> Iterator[RecordedRequest]:
+        """The requests of a plan in their order; of one editor, or of all."""
+        rows = self._connection.execute(
+            f"SELECT {', '.join(_COLUMNS)} FROM request WHERE plan = ? AND (? IS NULL OR editor = ?) ORDER BY position",
+            (plan, editor, editor),
+        )
+        return map(_request, rows)
+
+    def request(self, plan: int, position: int) -> RecordedRequest:
+        """One request of a plan, by its place in the order, counted from 0."""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE plan = ? AND position = ?"
+        return _request(self._connection.execute(query, (plan, position)).fetchone())
+
+    def asked(self, plan: int) -> Iterator[Asked]:
+        """The same requests, as much of them as counting needs."""
+        query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
+        return map(Asked._make, self._connection.execute(query, (plan,)))
+
+    def portraits(self, plan: int, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
+        """The portraits that these editors are given in these arms."""
+        chosen = (json.dumps(sorted(editors)), json.dumps(sorted(arms)))
+        rows = self._connection.execute(
+            "SELECT DISTINCT portraits FROM request WHERE plan = ? AND editor IN (SELECT value FROM json_each(?)) "
+            "AND arm IN (SELECT value FROM json_each(?))",
+            (plan, *chosen),
+        )
+        return {name for (portraits,) in rows for name in json.loads(portraits)}
+
+
+class OtherRequests(Exception):
+    """What was saved of a plan is not what is asked now: it stays, and is no plan."""
+
+
+class PlanWriter:
+    """Saves the requests of one plan, which counts from `close` on. What is there already is compared, not saved."""
+
+    def __init__(self, connection: sqlite3.Connection, plan: int) -> None:
+        self._connection, self._plan = connection, plan
+        self._position, self._hash = 0, PlanHash()
+
+    def add(self, requests: Sequence[RecordedRequest]) -> None:
+        """The next requests; part of the caller's transaction."""
+        rows = [(self._plan, self._position + place, *_values(request)) for place, request in enumerate(requests)]
+        end = self._position + len(rows)
+        stored = self._stored(self._position, end)
+        if stored != rows[: len(stored)]:
+            raise OtherRequests
+        marks = ",".join("?" * (len(_COLUMNS) + 2))
+        self._connection.executemany(f"INSERT INTO request VALUES ({marks})", rows[len(stored) :])
+        self._position = end
+        for request in requests:
+            self._hash.add(request)
+
+    def close(self) -> int:
+        """The plan is whole; gives its number."""
+        if self._stored(self._position, self._position + 1):
+            raise OtherRequests
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        values = (self._plan, self._hash.hexdigest(), self._position, now)
+        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", values)
+        return self._plan
+
+    def _stored(self, start: int, end: int) -> list[tuple[Json, ...]]:
+        query = "SELECT * FROM request WHERE plan = ? AND position >= ? AND position < ? ORDER BY position"
+        return self._connection.execute(query, (self._plan, start, end)).fetchall()
+
+
+class PlanHash:
+    """Names a list of requests: the same requests in the same order have the same hash."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, request: RecordedRequest) -> None:
+        """The next request. Its key covers all that can change its outcome."""
+        parts = (request.editor, request.key, str(request.expected_place), request.withheld, str(request.waiting))
+        self._hash.update(("\x1f".join(parts) + "\n").encode())
+
+    def hexdigest(self) -> str:
+        """The hash of all that were added."""
+        return self._hash.hexdigest()
+
+
+def _values(request: RecordedRequest) -> tuple[Json, ...]:
+    return (
+        *(request.editor, request.key, json.dumps(request.portraits), request.prompt, str(request.arm)),
+        *(request.instruction, request.seed, int(request.attributes_matter), request.content),
+        *(request.expected_place, request.withheld, int(request.waiting)),
+    )
+
+
+def _request(row: tuple[Json, ...]) -> RecordedRequest:
+    columns = dict(zip(_COLUMNS, row, strict=True))
+    columns |= {
+        "portraits": tuple(json.loads(columns["portraits"])),
+        "arm": Arm(columns["arm"]),
+        "attributes_matter": bool(columns["attributes_matter"]),
+        "waiting": bool(columns["waiting"]),
+    }
+    return RecordedRequest(**columns)

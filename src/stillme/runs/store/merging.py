@@ -1,0 +1,205 @@
+"""Merge runs of one design, such as shards: append-only, by key, and with every contradiction named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stillme.core.errors import StillmeError
+from stillme.core.types import Json
+from stillme.runs.store.attempts import NONDETERMINISTIC
+from stillme.runs.store.ledger import Store
+
+_CHUNK = 500
+_REFERENCES = ("spec", "portrait", "prompt", "instruction")
+_WORK = ("feature", "edit", "assessment", "sentinel", "attempt")
+_FILES = ("audit.toml", "resolved.toml")
+_STAGE: Mapping[str, str] = {"feature": "describe", "edit": "edit", "assessment": "judge", "sentinel": "judge"}
+_WHAT: Mapping[str, str] = {
+    "feature": "outcome || ' ' || COALESCE(sentence, message, '')",
+    "edit": "outcome || ' ' || COALESCE(image, message, '')",
+    "assessment": (
+        "(SELECT group_concat(j.axis || ' ' || COALESCE(j.score, j.outcome), ', ') FROM "
+        "(SELECT * FROM judgement x WHERE x.assessment = t.id ORDER BY x.axis) j)"
+    ),
+    "sentinel": "answers",
+}
+"""What a row says, to be compared."""
+
+
+@dataclass(slots=True)
+class Merged:
+    """What a merge did."""
+
+    added: dict[str, int] = field(default_factory=lambda: dict[str, int]())
+    """Rows by table."""
+    conflicts: list[str] = field(default_factory=lambda: list[str]())
+    """The same work with another result, in a sentence each; the first run counts."""
+    lost: list[str] = field(default_factory=lambda: list[str]())
+    """Pictures that no run has as they were."""
+
+
+def merge(folders: Sequence[Path], into: Path) -> Merged:
+    """Add to `into` every row and picture that these runs have and it lacks. They must ask the same."""
+    merged = Merged()
+    with Store.writing(into) as target:
+        for folder in folders:
+            if folder.resolve() == into.resolve():
+                raise StillmeError(f"{folder} cannot be merged into itself. Name another folder after --into.")
+            with Store.reading(folder) as source, source.snapshot():
+                _require_whole(source)
+                _merge_places(target, source)
+                with target.transaction():
+                    _merge_design(target, source)
+                    _merge_rows(target, source, merged)
+                _merge_pictures(target, source, merged)
+            _merge_files(into, folder)
+        merged.lost = sorted(target.pictures.lacking(merged.lost))
+    return merged
+
+
+def _require_whole(source: Store) -> None:
+    if source.designs.latest() is None:
+        raise StillmeError(f"{source.folder} has no recorded design. Run it once with this stillme, then merge.")
+
+
+def _merge_design(target: Store, source: Store) -> None:
+    theirs, ours = source.designs.latest(), target.designs.latest()
+    assert theirs is not None
+    if ours is None:
+        configured = source.latest_audit()
+        if configured:
+            target.record_audit(configured.hash, configured.resolved)
+        plan = target.designs.add_plan(source.designs.requests(theirs.plan))
+        target.designs.add(theirs.document["hash"], theirs.document, plan)
+        return
+    same = source.designs.hash_of(theirs.plan) == target.designs.hash_of(ours.plan)
+    if theirs.document["hash"] != ours.document["hash"] or not same:
+        raise StillmeError(
+            f"{source.folder} asks something else than {target.folder}: another audit.toml, plugin version or set of "
+            "portraits. Only runs of the same audit can be merged; `stillme compare` sets others side by side."
+        )
+
+
+def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
+    for table in _REFERENCES:
+        for row in _rows(source, f"SELECT * FROM {table}"):
+            _insert(target, table, row)
+    for table in _WORK:
+        for row in _rows(source, f"SELECT * FROM {table} ORDER BY id"):
+            number = row.pop("id")
+            if _is_there(target, table, row):
+                continue
+            if row.get("final") and (before := _finished(target, table, row["key"])) is not None:
+                again = _said(source, table, row["key"])
+                if before != again:
+                    _add_conflict(target, source, table, row, f"kept {before}, then came {again}", merged)
+                    continue
+                # The same result, made twice: kept once, but both were paid.
+                _add_attempt(target, table, row, "repeated", "done twice, with the same result")
+                continue
+            place = _insert(target, table, row)
+            merged.added[table] = merged.added.get(table, 0) + 1
+            if table == "assessment":
+                for axis in _rows(source, "SELECT * FROM judgement WHERE assessment = ?", [number]):
+                    _insert(target, "judgement", axis | {"assessment": place})
+
+
+def _add_conflict(target: Store, source: Store, table: str, row: Mapping[str, Json], how: str, merged: Merged) -> None:
+    merged.conflicts.append(f"{_STAGE[table]} {row['key']} of {source.folder}: {how}")
+    _add_attempt(target, table, row, NONDETERMINISTIC, f"done twice, with different results: {how}")
+
+
+def _add_attempt(target: Store, table: str, row: Mapping[str, Json], status: str, error: str) -> None:
+    attempt = {
+        "stage": _STAGE[table],
+        "key": row["key"],
+        "number": row["attempts"],
+        "error": error,
+        "retryable": 0,
+        "status": status,
+        "seconds": row["seconds"],
+        "cost": row["cost"],
+        "at": row["at"],
+    }
+    if not _is_there(target, "attempt", attempt):
+        _insert(target, "attempt", attempt)
+
+
+def _is_there(target: Store, table: str, row: Mapping[str, Json]) -> bool:
+    """Whether exactly this row was merged before: the same command twice adds nothing."""
+    # Spelled out, because the indexes are of finished and of failed rows.
+    final = f" AND final = {int(row['final'])}" if "final" in row else ""
+    query = f"SELECT {', '.join(row)} FROM {table} WHERE key = ?{final}"
+    return tuple(row.values()) in target.query(query, [row["key"]]).fetchall()
+
+
+def _finished(store: Store, table: str, key: str) -> str | None:
+    query = f"SELECT 1 FROM {table} WHERE key = ? AND final = 1"
+    return _said(store, table, key) if store.query(query, [key]).fetchone() else None
+
+
+def _said(store: Store, table: str, key: str) -> str:
+    query = f"SELECT {_WHAT[table]} FROM {table} t WHERE key = ? AND final = 1 ORDER BY id DESC LIMIT 1"
+    return str(store.query(query, [key]).fetchone()[0])
+
+
+def _merge_places(target: Store, source: Store) -> None:
+    """Pictures in an object store stay there. New ones go where those of the first run went."""
+    oldest_first = source.places.addresses()[::-1]
+    target.read_pictures_at(oldest_first, keep_at_last=target.designs.latest() is None)
+
+
+def _merge_pictures(target: Store, source: Store, merged: Merged) -> None:
+    merged.lost += target.pictures.take_from(source.pictures, source.pictures_named())
+
+
+def _merge_files(into: Path, folder: Path) -> None:
+    """What running on in the merged folder needs."""
+    for name in _FILES:
+        if (folder / name).is_file() and not (into / name).exists():
+            shutil.copyfile(folder / name, into / name)
+    jobs = folder / "jobs.jsonl"
+    if jobs.is_file():
+        known = (into / jobs.name).read_text("utf-8").splitlines() if (into / jobs.name).is_file() else []
+        fresh = [line for line in jobs.read_text("utf-8").splitlines() if line.strip() and line not in set(known)]
+        with (into / jobs.name).open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{line}\n" for line in fresh)
+
+
+def _rows(store: Store, query: str, values: Sequence[Json] = ()) -> Iterator[dict[str, Json]]:
+    cursor = store.query(query, values)
+    names = [column[0] for column in cursor.description]
+    while chunk := cursor.fetchmany(_CHUNK):
+        yield from (dict(zip(names, row, strict=True)) for row in chunk)
+
+
+def _insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
+    names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+    store.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
+    return int(store.query("SELECT last_insert_rowid()").fetchone()[0])
+
+
+def as_text(merged: Merged, into: Path) -> str:
+    """For people."""
+    words = {"edit": "edits", "assessment": "judgements", "feature": "descriptions", "sentinel": "known answers"}
+    added = ", ".join(f"{merged.added[name]:,} {word}" for name, word in words.items() if merged.added.get(name))
+    lines = [f"{into}: {added or 'nothing new'} added."]
+    lines += [f"  conflict: {sentence}" for sentence in merged.conflicts[:10]]
+    if len(merged.conflicts) > 10:
+        lines.append(f"  and {len(merged.conflicts) - 10:,} more conflicts; `stillme export` lists all attempts")
+    if merged.lost:
+        lines.append(f"  {len(merged.lost):,} pictures are lost, such as {merged.lost[0]}")
+    return "\n".join(lines)
+
+
+def as_json(merged: Merged, into: Path) -> dict[str, Json]:
+    """For `--json`."""
+    return {
+        "folder": str(into),
+        "added": merged.added,
+        "conflicts": merged.conflicts,
+        "lost_pictures": merged.lost,
+    }

@@ -1,0 +1,223 @@
+"""The first long stage: make an edit for every request that has none yet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from stillme.audit import Audit, NamedEditor
+from stillme.core.protocols import (
+    Editor,
+    EndsCalls,
+    HasProvider,
+    KeepsWeights,
+    NamesDevices,
+    NeedsPortraits,
+    NeedsPrompts,
+    Resumable,
+    expected_dollars,
+)
+from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
+from stillme.runs.store import EditRow, Store
+from stillme.work.loop import (
+    Activity,
+    Done,
+    Limits,
+    Stage,
+    Terms,
+    grouped,
+    in_turn,
+    limits_of,
+    missing,
+    steps,
+    until_ready,
+)
+from stillme.work.tally import Ended, Tally
+from stillme.work.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
+
+
+def edit(
+    audit: Audit,
+    store: Store,
+    terms: Terms,
+    *,
+    only_failed: bool = False,
+    announce: Callable[[Request], None] = lambda _: None,
+) -> tuple[list[Activity], list[Tally]]:
+    """Make the missing edits of all editors; `announce` gets each that has a picture.
+
+    Editors that ask different providers, or compute on different GPUs, work at the same time; others in turn, unless
+    the executor has machines enough for all of them.
+    """
+    tallies = [_tally_of(named, audit, terms) for named in audit.editors]
+
+    def activity_of(named: NamedEditor, tally: Tally) -> Activity:
+        can = named.editor.capabilities
+        remake = terms.remake or expected_dollars(named.editor) == 0.0
+        lost = 0
+
+        def finished(keys: Sequence[str]) -> set[str]:
+            nonlocal lost
+            gone = store.edits_without_picture(keys)
+            lost += len(gone)
+            return store.finished_edits(keys) - (gone if remake else set())
+
+        tasks = missing(
+            requests_of(audit, named, terms),
+            lambda request: request.key,
+            finished,
+            tally,
+            failed=store.failed_edits,
+            only_failed=only_failed,
+        )
+        size = 1 if can.batching == "none" else can.batch
+        batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
+        limits = limits_of(audit.config.executor, can.concurrency, named.time_limit)
+        if isinstance(named.editor, Resumable):
+            named.editor.remember_in(store.jobs)
+        if isinstance(named.editor, EndsCalls):
+            named.editor.end_calls_after(limits.seconds)
+        weights: list[Mapping[str, Json]] = []
+        if isinstance(named.editor, KeepsWeights):
+            recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
+            weights = [used.weights for used in recorded]
+            named.editor.keep_weights(weights)
+        worker = terms.executor.worker(
+            _posting(named, audit, store, weights, limits),
+            EditWorker(named.editor, store.pictures),
+            concurrency=limits.concurrency,
+            seconds=limits.seconds,
+        )
+        with closing(named.editor), closing(worker):
+            yield from until_ready(worker, terms, tally)
+            limits = replace(limits, concurrency=worker.calls)
+            stage = _stage(worker, named.editor, store, announce)
+            ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
+        if lost:
+            again = "were made again" if remake else "cost money: put them back from a copy, or add `--allow-remake`"
+            terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
+        return ended
+
+    def ending(activity: Activity, own: Sequence[Tally]) -> Activity:
+        """Judges that rate edits as they come must know that no more will."""
+        try:
+            return (yield from activity)
+        finally:
+            for tally in own:
+                if tally.ended is None:
+                    tally.begin()
+                    tally.end(Ended.INTERRUPTED)
+
+    each = [(activity_of(named, tally), tally) for named, tally in zip(audit.editors, tallies, strict=True)]
+    lanes = [[one] for one in each]
+    if not terms.executor.side_by_side:
+        lanes = [[each[place] for place in lane] for lane in lanes_of([named.editor for named in audit.editors])]
+    together = [ending(in_turn(activity for activity, _ in lane), [tally for _, tally in lane]) for lane in lanes]
+    return together, tallies
+
+
+def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:
+    """Which editors take turns, by their places: those of one provider, and those that share a device."""
+    named = [editor.devices for editor in editors if isinstance(editor, NamesDevices)]
+    # One that takes whichever device there is, or the processor, might take any of them.
+    local = sum(not isinstance(editor, HasProvider) for editor in editors)
+    apart = len(named) == local and all(named)
+    lanes: list[tuple[set[str], list[int]]] = []
+    for place, editor in enumerate(editors):
+        taken, turns = _taken_by(editor, apart=apart), [place]
+        for lane in [lane for lane in lanes if lane[0] & taken]:
+            lanes.remove(lane)
+            taken, turns = taken | lane[0], [*lane[1], *turns]
+        lanes.append((taken, sorted(turns)))
+    return sorted(turns for _, turns in lanes)
+
+
+def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
+    """What no other editor should use at the same time."""
+    if isinstance(editor, HasProvider):
+        return {f"provider {editor.provider}"}
+    return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
+
+
+def _tally_of(named: NamedEditor, audit: Audit, terms: Terms) -> Tally:
+    if terms.shard or terms.limit is not None:
+        return Tally(f"edit {named.name}", sum(1 for _ in requests_of(audit, named, terms)))
+    unasked = sum(1 for _ in audit.unasked(named))
+    return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
+
+
+def requests_of(audit: Audit, named: NamedEditor, terms: Terms) -> Iterator[Request]:
+    """The requests of an editor that are to be done."""
+    requests = itertools.islice(audit.requests(named), terms.limit)
+    shard = terms.shard
+    return requests if shard is None else (request for request in requests if shard.holds(request.key))
+
+
+def _portrait(request: Request) -> str:
+    return request.portraits[0].id
+
+
+def _stage(
+    worker: Placed[Request, Kept], editor: Editor, store: Store, announce: Callable[[Request], None]
+) -> Stage[Request, Kept]:
+    def save(finished: Sequence[Done[Request, Kept]]) -> None:
+        rows = [
+            EditRow(
+                request=done.task,
+                outcome=_noted(done),
+                image=store.pictures.add(done.result.unwritten) if done.result.unwritten else done.result.image,
+                attempts=done.attempts,
+                seconds=done.seconds,
+                cost=done.cost,
+            )
+            for done in finished
+        ]
+        store.add_edits(rows)
+        if isinstance(editor, Resumable):
+            for row in rows:
+                if not isinstance(row.outcome, Failed):
+                    store.jobs.end(row.request.key)
+        for row in rows:
+            if row.image:
+                announce(row.request)
+
+    return Stage(
+        perform=worker.perform,
+        failed=worker.failed,
+        failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
+        label=lambda kept: label_of(kept.outcome),
+        cost=lambda kept: kept.outcome.cost,
+        unpriced=lambda kept: is_unpriced(kept.outcome.effective),
+        save=save,
+        name="edit",
+        key=lambda request: request.key,
+        keep=store.add_attempts,
+        expected=expected_dollars(editor),
+        ends_calls=worker.ends_calls,
+    )
+
+
+def _noted(done: Done[Request, Kept]) -> EditOutcome:
+    """The outcome, which says so where one of its tries may have been charged at an unknown price."""
+    outcome = done.result.outcome
+    return replace(outcome, effective={**outcome.effective, **UNPRICED}) if done.unpriced else outcome
+
+
+def _posting(
+    named: NamedEditor, audit: Audit, store: Store, weights: Sequence[Mapping[str, Json]], limits: Limits
+) -> Posting | None:
+    if named.recipe is None:
+        return None
+    return Posting(
+        recipe=named.recipe,
+        pictures=store.pictures.place,
+        jobs=store.jobs.file,
+        portraits=audit.portraits if isinstance(named.editor, NeedsPortraits) else (),
+        prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),
+        weights=tuple(weights),
+        gpus=gpus_of(named.editor),
+        ends_calls_after=limits.seconds if isinstance(named.editor, EndsCalls) else None,
+        asks_elsewhere=asks_elsewhere(named.editor),
+    )

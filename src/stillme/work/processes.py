@@ -1,0 +1,248 @@
+"""A worker in a process of its own: a call that takes its process down takes nothing else with it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stillme.core.errors import StillmeError
+from stillme.core.types import Failed
+from stillme.work.messages import Batch, Ready, Results, read, write
+from stillme.work.workers import Posting
+
+_DEATHS = 2
+"""How often a call may end its process when it is the only one, before it is given up in this run."""
+_START_SECONDS = 300.0
+_LAST_SECONDS = 5.0
+"""From the end of its input to its exit."""
+_STDERR_KEPT = 400
+"""Characters from the end of the worker's standard error that a reason includes."""
+
+
+class WorkerDied(Exception):
+    """The process ended while it was asked."""
+
+
+class ProcessWorker:
+    """Performs batches in one process, as many at once as allowed.
+
+    When the process ends, everything under way in it is suspect. Suspects are tried again one at a time: the innocent
+    succeed, and the guilty are known.
+    """
+
+    ends_calls = True
+    ready = True
+
+    def __init__(self, posting: Posting, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
+        self._posting, self._failed, self._seconds = posting, failed, seconds
+        self.calls = concurrency
+        self._alone = _Alone()
+        self._starting = threading.Lock()
+        self._process: _Process | None = None
+        self._closed = False
+
+    def perform(self, tasks: Sequence[Any]) -> list[Any]:
+        """One result per task; a task that ends its process has failed."""
+        try:
+            with self._alone.among_others():
+                return self._asked(tasks)
+        except WorkerDied as died:
+            if len(tasks) == 1 and self.calls == 1:
+                return [self._perform_alone(tasks[0], deaths=1, reason=str(died))]
+        return [self._perform_alone(task) for task in tasks]
+
+    def failed(self, failure: Failed) -> Any:
+        """As the worker inside says it."""
+        return self._failed(failure)
+
+    def close(self) -> None:
+        """End the process."""
+        with self._starting:
+            self._closed = True
+            if self._process:
+                self._process.end(_LAST_SECONDS)
+
+    def _perform_alone(self, task: Any, deaths: int = 0, reason: str = "") -> Any:
+        with self._alone.without_others():
+            while deaths < _DEATHS:
+                try:
+                    return self._asked([task])[0]
+                except WorkerDied as died:
+                    deaths, reason = deaths + 1, str(died)
+        error = f"this request ends its worker: {reason} ({deaths} times)"
+        return self._failed(Failed(error=error, retryable=False, status="worker ended"))
+
+    def _asked(self, tasks: Sequence[Any]) -> list[Any]:
+        process = self._running()
+        try:
+            results = process.ask(tasks, self._seconds)
+        except TimeoutError:
+            process.end()
+            failure = Failed(
+                error=f"no answer within {self._seconds:g} s, its time limit", retryable=True, status="time limit"
+            )
+            return [self._failed(failure)] * len(tasks)
+        if results.problem:
+            return [self._failed(Failed(error=results.problem, retryable=True))] * len(tasks)
+        return list(results.results)
+
+    def _running(self) -> _Process:
+        with self._starting:
+            if self._closed:
+                raise StillmeError("The run has ended.")
+            if self._process and self._process.ended:
+                self._process.end()
+                self._process = None
+            self._process = self._process or _Process(self._posting, self.calls)
+            return self._process
+
+
+class _Process:
+    """One process, and the thread that reads from it."""
+
+    def __init__(self, posting: Posting, concurrency: int) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
+        # In its own session, so that Ctrl-C does not interrupt the current call.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "stillme.work.worker_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self._numbers = itertools.count()
+        self._waiting: dict[int, queue.SimpleQueue[Results | None]] = {}
+        self._lock = threading.Lock()
+        self._ready: queue.SimpleQueue[Ready | None] = queue.SimpleQueue()
+        self.ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._send((posting, concurrency))
+        try:
+            ready = self._ready.get(timeout=_START_SECONDS)
+        except queue.Empty:
+            ready = Ready(f"it did not start within {_START_SECONDS:g} s")
+        problem = self.how_it_ended() if ready is None else ready.problem
+        if problem:
+            self.end()
+            raise StillmeError(
+                f"{posting.recipe.kind} {posting.recipe.use!r} cannot work in a process of its own: {problem}. To have "
+                "it work in this one, write isolate = false in [executor]."
+            )
+
+    def ask(self, tasks: Sequence[Any], seconds: float) -> Results:
+        answer: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = answer
+            if self.ended:
+                answer.put(None)
+        self._send(Batch(number, tasks))
+        try:
+            results = answer.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+        if results is None:
+            raise WorkerDied(self.how_it_ended())
+        return results
+
+    def end(self, grace: float = 0.0) -> None:
+        """Close its input, at which it releases what it holds and goes; kill it if it does not."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self._process.kill()
+        self._process.wait()
+        self.ended = True
+        self._reader.join(_LAST_SECONDS)
+        self._process.stdout.close()
+        self._stderr.close()
+
+    def how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_LAST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "it closed its output"
+        how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+        try:
+            self._stderr.seek(0)
+            words = " ".join(self._stderr.read().decode(errors="replace").split())
+        except ValueError:  # closed by another thread
+            words = ""
+        return f"{how}; its last words: …{words[-_STDERR_KEPT:]}" if words else how
+
+    def _send(self, frame: object) -> None:
+        assert self._process.stdin is not None
+        # A process that is gone is noticed by the thread that reads from it.
+        with contextlib.suppress(OSError, ValueError), self._lock:
+            write(self._process.stdin, frame)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        while True:
+            try:
+                frame = read(self._process.stdout)
+            except Exception:  # half a frame of a process that is gone
+                frame = None
+            if isinstance(frame, Results):
+                self._waiting.pop(frame.number).put(frame)
+            elif isinstance(frame, Ready):
+                self._ready.put(frame)
+            else:
+                break
+        with self._lock:
+            self.ended = True
+            waiting = list(self._waiting.values())
+        self._ready.put(None)
+        for answer in waiting:
+            answer.put(None)
+
+
+class _Alone:
+    """Many at once, or one alone: who waits to be alone goes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._others = 0
+        self._wanted = 0
+        self._busy = False
+
+    @contextmanager
+    def among_others(self) -> Generator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy and not self._wanted)
+            self._others += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._others -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def without_others(self) -> Generator[None]:
+        with self._changed:
+            self._wanted += 1
+            self._changed.wait_for(lambda: not self._busy and not self._others)
+            self._wanted -= 1
+            self._busy = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()

@@ -1,0 +1,166 @@
+"""After edits and judgements: have readers say what single pictures show, edits once and controls twice.
+
+The control of an edit is the unedited portrait as its editor returns pictures: the no-op arm's where there is one, else
+the source as a JPEG of the output's size. It is saved as an edit of the editor `control`, so that it is exported,
+merged and verified like any other. Pictures of the same bytes are read once.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+from PIL import ImageOps
+
+from stillme.audit import Audit, NamedEditor, NamedJudge
+from stillme.audit.design import CONTROL, control_spec, reading_key
+from stillme.core import images
+from stillme.core.errors import PicturesUnreachable, UnreadableImage
+from stillme.core.protocols import HasProvider
+from stillme.core.rubric.readings import REPEATS
+from stillme.core.types import Arm, Edited, ImageFile, Pair, Portrait, Prompt, Request
+from stillme.runs.control_pairs.asking import Sentinels
+from stillme.runs.store import EditRow, Store
+from stillme.work.answers import Answers
+from stillme.work.edits import requests_of
+from stillme.work.judgements import asking, posting_of
+from stillme.work.loop import Activity, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
+from stillme.work.tally import Tally
+from stillme.work.tasks import Task
+from stillme.work.workers import JudgeWorker
+
+_LOOK_AHEAD = 500
+_NOTHING_ASKED = Prompt(id="", text="", category="", subcategory="")
+_ENCODED_AGAIN = Prompt(id=CONTROL, text="", category=CONTROL, subcategory=CONTROL)
+
+
+def read(audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False) -> tuple[list[Activity], list[Tally]]:
+    """Have every reader read the pictures that it has not read: those of one provider in turn, others together."""
+    if not audit.readers:
+        return [], []
+    pictures = _pictures(audit, store, terms)
+    works = [_Work(named, audit, store, terms, pictures, only_failed=only_failed) for named in audit.readers]
+    providers = dict.fromkeys(work.provider for work in works)
+    activities = [in_turn([work.steps() for work in works if work.provider == name]) for name in providers]
+    return activities, [work.tally for work in works]
+
+
+def _pictures(audit: Audit, store: Store, terms: Terms) -> dict[str, int]:
+    """Every picture to read, by its hash, with how often."""
+    edited: dict[str, None] = {}
+    controls: dict[str, None] = {}
+    for named in audit.editors:
+        first: dict[str, tuple[Portrait, str]] = {}
+        for request, image in _edited(requests_of(audit, named, terms), store):
+            if request.arm is Arm.NOOP:
+                controls[image] = None
+            else:
+                edited[image] = None
+                first.setdefault(request.portraits[0].id, (request.portraits[0], image))
+        if Arm.NOOP not in audit.config.arms:
+            controls |= dict.fromkeys(_encoded_again(named, first.values(), store, terms))
+    return dict.fromkeys(edited, 1) | dict.fromkeys(controls, REPEATS)
+
+
+def _edited(requests: Iterable[Request], store: Store) -> Iterator[tuple[Request, str]]:
+    """Requests of one portrait, with the hash of their picture; those without are passed over."""
+    stream = (request for request in requests if len(request.portraits) == 1)
+    while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
+        edits = store.edits([request.key for request in chunk])
+        for request in chunk:
+            if (stored := edits.get(request.key)) and stored.image:
+                yield request, stored.image
+
+
+def _encoded_again(
+    named: NamedEditor, portraits: Iterable[tuple[Portrait, str]], store: Store, terms: Terms
+) -> Iterator[str]:
+    """The control of each portrait, made where there is none."""
+    spec = control_spec(named.editor.spec)
+    known = {portrait: image for editor, portrait, image in store.controls() if editor == named.editor.spec.key}
+    gone = store.pictures.gone(known.values())
+    for portrait, edit in portraits:
+        if (image := known.get(portrait.id)) and image not in gone:
+            yield image
+            continue
+        try:
+            made = ImageFile(path=store.pictures.where(edit), sha256=edit)
+            width, height = images.read_picture(store.pictures.located(made).path).size
+            source = images.read_picture(store.pictures.located(portrait.image).path)
+        except (UnreadableImage, PicturesUnreachable) as error:
+            terms.say(f"{portrait.id} has no control for the readings of {named.name}: {error}")
+            continue
+        # An editor may return another shape; a stretched face would be read as another one.
+        encoded = io.BytesIO()
+        ImageOps.contain(source, (width, height)).save(encoded, "JPEG", quality=spec.parameters["quality"])
+        request = Request(
+            portraits=(portrait,),
+            prompt=_ENCODED_AGAIN,
+            arm=Arm.NOOP,
+            instruction=f"JPEG, {width} × {height}",
+            editor=spec,
+            seed=0,
+        )
+        image = store.pictures.add(encoded.getvalue())
+        outcome = Edited(image=b"", effective={"size": [width, height]})
+        store.add_edits([EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.0, cost=0.0)])
+        yield image
+
+
+class _Work:
+    """All questions to one reader."""
+
+    def __init__(
+        self,
+        named: NamedJudge,
+        audit: Audit,
+        store: Store,
+        terms: Terms,
+        pictures: dict[str, int],
+        *,
+        only_failed: bool,
+    ) -> None:
+        self._named, self._audit, self._store, self._terms = named, audit, store, terms
+        self._pictures, self._only_failed = pictures, only_failed
+        self.provider = named.judge.provider if isinstance(named.judge, HasProvider) else ""
+        self.tally = Tally(f"read {named.name}", sum(pictures.values()))
+
+    def steps(self) -> Activity:
+        named, store, terms = self._named, self._store, self._terms
+        judge = named.judge
+        answers = Answers(named, store, Sentinels(named, self._audit, store, terms.say, None))
+        with closing(judge):
+            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, named.time_limit)
+            worker = terms.executor.worker(
+                posting_of(named, store),
+                JudgeWorker(judge, store.pictures),
+                concurrency=limits.concurrency,
+                seconds=limits.seconds,
+            )
+            with closing(worker):
+                yield from until_ready(worker, terms, self.tally)
+                limits = replace(limits, concurrency=worker.calls)
+                stage = asking(worker, judge, store, answers, done_word="read")
+                batches = grouped(self._missing(), judge.capabilities.batch)
+                return (yield from steps(stage, batches, limits=limits, terms=terms, tally=self.tally))
+
+    def _missing(self) -> Iterator[Task]:
+        return missing(
+            self._tasks(),
+            lambda task: task.key,
+            self._store.finished_assessments,
+            self.tally,
+            failed=self._store.failed_assessments,
+            only_failed=self._only_failed,
+        )
+
+    def _tasks(self) -> Iterator[Task]:
+        for sha256, repeats in self._pictures.items():
+            picture = ImageFile(path=self._store.pictures.where(sha256), sha256=sha256)
+            for repeat in range(repeats):
+                key = reading_key(sha256, self._named.judge.spec.key, repeat)
+                pair = Pair(edit=sha256, sources=(), edited=picture, prompt=_NOTHING_ASKED, epoch=repeat)
+                yield Task(key=key, pair=pair)

@@ -1,0 +1,120 @@
+"""The assessments that a judge still has to make, generated and never all in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stillme.audit import Audit, NamedJudge
+from stillme.core.types import ImageFile, Pair, Request
+from stillme.runs.store import Store
+from stillme.work.loop import missing
+from stillme.work.tally import Tally
+
+_LOOK_AHEAD = 500
+_MOST_FRESH = 5_000
+"""Edits that wait for a judge in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """An assessment that the audit wants, whether or not it exists."""
+
+    key: str
+    request: Request
+    image: str
+    epoch: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Task:
+    """A pair that a judge has to rate, and the key of the assessment."""
+
+    key: str
+    pair: Pair
+    sent: bool = False
+
+
+class Fresh:
+    """Edits that were just saved, on their way to a judge. Bounded: the rest is found in the ledger later."""
+
+    def __init__(self, *, open_: bool, most: int = _MOST_FRESH) -> None:
+        self.is_open = open_
+        self.overflowed = False
+        self._requests: deque[Request] = deque()
+        self._most = most
+
+    def put(self, request: Request) -> None:
+        """An edit has a picture."""
+        if not self.is_open:
+            return
+        if len(self._requests) < self._most:
+            self._requests.append(request)
+        else:
+            self.overflowed = True
+
+    def take(self) -> list[Request]:
+        """All that came since the last time."""
+        requests = list(self._requests)
+        self._requests.clear()
+        return requests
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which assessments to look for."""
+
+    requests: Iterable[Request] | None = None
+    """None for all of the audit."""
+    up_to: int | None = None
+    """The number of the last edit that counts."""
+    only_failed: bool = False
+    """Only what was tried before and failed."""
+
+
+def tasks_of(
+    named: NamedJudge, audit: Audit, store: Store, tally: Tally, wanted: Wanted | None = None
+) -> Iterator[Task]:
+    """Every assessment that has no final row yet."""
+    wanted = wanted or Wanted()
+    questions = missing(
+        _questions(named, audit, store, wanted),
+        lambda question: question.key,
+        store.finished_assessments,
+        tally,
+        failed=store.failed_assessments,
+        only_failed=wanted.only_failed,
+    )
+    for asked in questions:
+        yield Task(key=asked.key, pair=_pair(named, audit, store, asked))
+
+
+def example_of(named: NamedJudge, audit: Audit, store: Store) -> Pair | None:
+    """A pair of this audit that shows one person, whether or not it was judged; None if there is none yet."""
+    questions = _questions(named, audit, store, Wanted())
+    alone = (asked for asked in questions if len(asked.request.portraits) == 1)
+    return next((_pair(named, audit, store, asked) for asked in alone), None)
+
+
+def _questions(named: NamedJudge, audit: Audit, store: Store, wanted: Wanted) -> Iterator[_Question]:
+    """One question per epoch for every edit that has a picture."""
+    record = named.record()
+    stream = audit.requests_by_portrait() if wanted.requests is None else iter(wanted.requests)
+    while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
+        edits = store.edits([request.key for request in chunk])
+        for request in chunk:
+            stored = edits.get(request.key)
+            if stored and stored.image and (wanted.up_to is None or stored.id <= wanted.up_to):
+                for key, epoch in record.assessments(request.key, stored.image):
+                    yield _Question(key, request, stored.image, epoch)
+
+
+def _pair(named: NamedJudge, audit: Audit, store: Store, asked: _Question) -> Pair:
+    # Whether it is there and what it was is seen by the worker, before the judge is asked.
+    edited = ImageFile(path=store.pictures.where(asked.image), sha256=asked.image)
+    return audit.pair(named, asked.request, edited, asked.epoch)
