@@ -148,6 +148,7 @@ def test_the_measured_numbers_belong_to_this_code() -> None:
 def test_words_do_not_make_measured_numbers_stale_and_code_does() -> None:
     written = 'def f(x):\n    """Say it."""\n    return x + 1  # why\n'
     assert _meaning(written) == _meaning("def f(x):\n    return x + 1\n")
+    assert _meaning(written) == _meaning("from stillme.core import types\n" + written), "where a module stands"
     assert _meaning(written) != _meaning("def f(x):\n    return x + 2\n")
 
 

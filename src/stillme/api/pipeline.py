@@ -12,11 +12,11 @@ from stillme import estimates, report
 from stillme.audit import Audit
 from stillme.core.errors import StillmeError, StoreBusy, StoreUnwritable
 from stillme.core.home import remember_run
+from stillme.core.types import Redaction
 from stillme.estimates.rows import EditState
 from stillme.findings import calibration
 from stillme.findings.tables.estimates import write_tables
 from stillme.report.contents import report_data
-from stillme.report.data import Redaction
 from stillme.runs import Run, disputes, folder_of
 from stillme.runs.control_pairs.reading import KnownAnswers
 from stillme.runs.store import Store, Totals

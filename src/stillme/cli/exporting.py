@@ -18,7 +18,7 @@ from stillme.cli.options import (
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.report.data import Redaction
+    from stillme.core.types import Redaction
 
 _FORMATS = ("csv", "jsonl", "parquet")
 

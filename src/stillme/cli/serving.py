@@ -11,7 +11,7 @@ from stillme.cli.options import audit_argument, json_option, out_option, print_j
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.report.data import Redaction
+    from stillme.core.types import Redaction
 
 
 @click.command()

@@ -15,7 +15,7 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.api.pipeline import Name, Summary
-    from stillme.report.data import Redaction
+    from stillme.core.types import Redaction
     from stillme.work.shards import Shard
 
 _EXIT_RETRY = 3

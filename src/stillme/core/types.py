@@ -272,6 +272,9 @@ class NotEstimable:
     reason: str
 
 
+Redaction = Literal["none", "blur", "omit"]
+"""Portraits as they are, as a dozen blurred patches of colour, or not at all."""
+
 Scope = Literal["all", "group", "disparity", "contrast"]
 
 

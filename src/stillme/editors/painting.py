@@ -1,7 +1,7 @@
 """Move colours in CIELAB by tables: the same bytes on every processor, and memory that the picture's size does not set.
 
-`stillme.core.colour` measures; its powers and roots differ in the last digit between processors. Here a last digit could
-decide an 8-bit value, and with it a picture's hash.
+`stillme.core.colour` measures; its powers and roots differ in the last digit between processors. Here a last digit
+could decide an 8-bit value, and with it a picture's hash.
 """
 
 from __future__ import annotations

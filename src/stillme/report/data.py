@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stillme.audit.design import Claim
 from stillme.core.protocols import ValidityCard
-from stillme.core.types import Arm, Estimate, PlantedGap
+from stillme.core.types import Arm, Estimate, PlantedGap, Redaction
 from stillme.estimates import (
     Disparity,
     Edits,
@@ -29,9 +29,6 @@ from stillme.runs.behaviour import JudgeBehaviour
 from stillme.runs.paper_names import PaperNames
 from stillme.runs.readings import Readings
 from stillme.runs.store.summaries import Failure
-
-Redaction = Literal["none", "blur", "omit"]
-"""Portraits as they are, as a dozen blurred patches of colour, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
-from stillme.report.data import Redaction
+from stillme.core.types import Redaction
 
 WIDTH = 128
 QUALITY = 62
