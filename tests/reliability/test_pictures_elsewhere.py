@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillme.api.python import pipeline
+from stillme.api import pipeline
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
