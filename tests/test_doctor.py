@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from stillme.api import catalogue, doctor
 from stillme.api.doctor import examine, tried_imports
-from stillme.api.python import catalogue, doctor
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin
 from stillme.core.protocols import Needs, Parameters

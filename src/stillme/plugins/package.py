@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stillme import images
+from stillme.core import images
 from stillme.plugins import (
     Assessment,
     Capabilities,
@@ -128,7 +128,7 @@ TEST = '''\
 
 from __future__ import annotations
 
-from stillme import registry
+from stillme.core import registry
 from stillme.plugins import synthetic_portraits
 from stillme.plugins.testing import check_editor, check_judge
 
