@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +58,113 @@ def test_a_folder_conforms(tmp_path: Path):
     check_editor(Folder, PEOPLE, {"folder": str(tmp_path), "pattern": "{portrait}_{prompt}.png"})
 
 
-# -- editors that fail one check each ------------------------------------------------------------------------------
+# -- faults that editors and judges may have alike ----------------------------------------------------------------
 
 
-class Good:
-    """Inverts colours, and conforms."""
+class Answering:
+    """Conforms; what it answers is said below."""
 
     Parameters: type[BaseModel] = Parameters
     needs = Needs()
-    declared = Capabilities(batching="per_item", batch=4, concurrency=2, seed="exact")
+    declared: Any
 
     def __init__(self, parameters: BaseModel) -> None:
         self.spec = spec_of("good", "1", parameters)
         self.capabilities = self.declared
 
+    def answers(self, asked: Sequence[Any]) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def one(self, asked: Any) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class Nameless(Answering):
+    __doc__ = ""
+
+
+class Slow(Answering):
+    """Loads its weights too early."""
+
+    def __init__(self, parameters: BaseModel) -> None:
+        super().__init__(parameters)
+        time.sleep(1.1)
+
+
+class Unstable(Answering):
+    """Has another specification each time."""
+
+    versions = itertools.count()
+
+    def __init__(self, parameters: BaseModel) -> None:
+        super().__init__(parameters)
+        self.spec = spec_of("unstable", str(next(self.versions)), parameters)
+
+
+class Drifting(Answering):
+    """Changes its specification when it is asked."""
+
+    def one(self, asked: Any) -> Any:
+        self.spec = spec_of("drifting", "2", Parameters())
+        return super().one(asked)
+
+
+class Forgetful(Answering):
+    """Leaves the last one out."""
+
+    def answers(self, asked: Sequence[Any]) -> Iterator[Any]:
+        yield from list(super().answers(asked))[: max(1, len(asked) - 1)]
+
+
+class Backwards(Answering):
+    """Answers in another order."""
+
+    def answers(self, asked: Sequence[Any]) -> Iterator[Any]:
+        yield from reversed(list(super().answers(asked)))
+
+
+class Mixing(Answering):
+    """Keeps what it is asked in itself."""
+
+    def answers(self, asked: Sequence[Any]) -> Iterator[Any]:
+        for each in asked:
+            self.current = each
+            time.sleep(0.05)
+            yield from super().answers([self.current])
+
+
+class ClosesOnce(Answering):
+    """Cannot be closed twice."""
+
+    open = True
+
+    def close(self) -> None:
+        if not self.open:
+            raise RuntimeError("already closed")
+        self.open = False
+
+
+def faulty(fault: type[Answering], good: type[Answering]) -> Any:
+    """A plugin that conforms but for one fault."""
+    return type(fault.__name__, (fault, good), {"__doc__": fault.__doc__})
+
+
+# -- editors that fail one check each ------------------------------------------------------------------------------
+
+
+class Good(Answering):
+    """Inverts colours, and conforms."""
+
+    declared = Capabilities(batching="per_item", batch=4, concurrency=2, seed="exact")
+
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        for request in requests:
+        return self.answers(requests)
+
+    def answers(self, asked: Sequence[Request]) -> Iterator[EditOutcome]:
+        for request in asked:
             if len(request.portraits) > 1:
                 yield Failed(error="one portrait at a time", retryable=False)
             elif not request.portraits[0].image.path.exists():
@@ -81,12 +172,9 @@ class Good:
             else:
                 yield self.one(request)
 
-    def one(self, request: Request) -> EditOutcome:
-        shift = len(request.instruction)
-        return Edited(image=images.encode_png(255 - images.read_rgb(request.portraits[0].image.path) // 2 - shift))
-
-    def close(self) -> None:
-        pass
+    def one(self, asked: Request) -> EditOutcome:
+        shift = len(asked.instruction)
+        return Edited(image=images.encode_png(255 - images.read_rgb(asked.portraits[0].image.path) // 2 - shift))
 
 
 class Lax(BaseModel):
@@ -99,75 +187,38 @@ class TakesAnything(Good):
     Parameters = Lax
 
 
-class Nameless(Good):
-    __doc__ = ""
-
-
-class Slow(Good):
-    """Loads its weights too early."""
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        time.sleep(1.1)
-
-
-class Unstable(Good):
-    """Has another specification each time."""
-
-    versions = itertools.count()
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        self.spec = spec_of("unstable", str(next(self.versions)), parameters)
-
-
-class Drifting(Good):
-    """Changes its specification when it edits."""
-
-    def one(self, request: Request) -> EditOutcome:
-        self.spec = spec_of("drifting", "2", Parameters())
-        return super().one(request)
-
-
 class Inconsistent(Good):
     """Declares a batch and no batching."""
 
     declared = Capabilities(batch=4)
 
 
-class Forgetful(Good):
-    """Leaves the last request out."""
-
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        yield from list(super().edit(requests))[: max(1, len(requests) - 1)]
-
-
 class Textual(Good):
     """Returns text as a picture."""
 
-    def one(self, request: Request) -> EditOutcome:
+    def one(self, asked: Request) -> EditOutcome:
         return Edited(image=b"done")
 
 
 class Failing(Good):
     """Never makes an edit."""
 
-    def one(self, request: Request) -> EditOutcome:
+    def one(self, asked: Request) -> EditOutcome:
         return Failed(error="out of order", retryable=True)
 
 
 class Refusing(Good):
     """Refuses, and does not say that it can."""
 
-    def one(self, request: Request) -> EditOutcome:
-        return Refused(message="no") if request.prompt.id == "park" else super().one(request)
+    def one(self, asked: Request) -> EditOutcome:
+        return Refused(message="no") if asked.prompt.id == "park" else super().one(asked)
 
 
 class NegativeCost(Good):
     """Has a negative cost, and a path among its effective parameters."""
 
-    def one(self, request: Request) -> EditOutcome:
-        return Edited(image=super().one(request).image, cost=-1.0, effective={"path": Path()})
+    def one(self, asked: Request) -> EditOutcome:
+        return Edited(image=super().one(asked).image, cost=-1.0, effective={"path": Path()})
 
 
 class Random(Good):
@@ -175,74 +226,46 @@ class Random(Good):
 
     rng = np.random.default_rng(0)
 
-    def one(self, request: Request) -> EditOutcome:
+    def one(self, asked: Request) -> EditOutcome:
         return Edited(image=images.encode_png(self.rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)))
-
-
-class Backwards(Good):
-    """Answers in another order."""
-
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        yield from reversed(list(super().edit(requests)))
-
-
-class Mixing(Good):
-    """Keeps the request at hand in itself."""
-
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        for request in requests:
-            self.current = request
-            time.sleep(0.05)
-            yield from super().edit([self.current])
 
 
 class ReadsLabels(Good):
     """Reads the labels without saying so."""
 
-    def one(self, request: Request) -> EditOutcome:
-        labels = request.portraits[0].attributes.values()
+    def one(self, asked: Request) -> EditOutcome:
+        labels = asked.portraits[0].attributes.values()
         darker = any(label.startswith("not ") for label in labels)
-        rgb = images.read_rgb(request.portraits[0].image.path)
+        rgb = images.read_rgb(asked.portraits[0].image.path)
         return Edited(image=images.encode_png(rgb // 2 if darker else rgb))
 
 
 class TakesTheFirst(Good):
     """Takes the first of several portraits."""
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        for request in requests:
+    def answers(self, asked: Sequence[Request]) -> Iterator[EditOutcome]:
+        for request in asked:
             yield self.one(request)
-
-
-class ClosesOnce(Good):
-    """Cannot be closed twice."""
-
-    open = True
-
-    def close(self) -> None:
-        if not self.open:
-            raise RuntimeError("already closed")
-        self.open = False
 
 
 BAD = {
     TakesAnything: ("described", "accepts unknown keys"),
-    Nameless: ("described", "no docstring"),
-    Slow: ("cheap", "building it took"),
-    Unstable: ("stable", "different `spec`s"),
-    Drifting: ("stable", "changes when it edits"),
+    faulty(Nameless, Good): ("described", "no docstring"),
+    faulty(Slow, Good): ("cheap", "building it took"),
+    faulty(Unstable, Good): ("stable", "different `spec`s"),
+    faulty(Drifting, Good): ("stable", "changes when it edits"),
     Inconsistent: ("sensible", 'batching = "none" and batch = 4'),
-    Forgetful: ("answers", "gave 3 outcomes for 4 requests"),
+    faulty(Forgetful, Good): ("answers", "gave 3 outcomes for 4 requests"),
     Textual: ("answers", "not a picture"),
     Failing: ("answers", "it made no edit"),
     Refusing: ("answers", "does not declare `can_refuse`"),
     NegativeCost: ("answers", "is not an amount of money"),
     Random: ("repeats", "differs the second time"),
-    Backwards: ("batched", "comes in another order"),
-    Mixing: ("parallel", "with 2 calls at once"),
+    faulty(Backwards, Good): ("batched", "comes in another order"),
+    faulty(Mixing, Good): ("parallel", "with 2 calls at once"),
     ReadsLabels: ("blind", "declare `attributes_matter`"),
     TakesTheFirst: ("counts", "2 portraits, where it declares 1, are edited"),
-    ClosesOnce: ("closes", "closing it twice raised RuntimeError"),
+    faulty(ClosesOnce, Good): ("closes", "closing it twice raised RuntimeError"),
 }
 
 
@@ -294,62 +317,33 @@ def test_a_judge_that_raises_on_a_missing_edit_is_detected():
     assert "survives: it raised UnreadableImage on an edit that does not exist" in sentence
 
 
-class GoodJudge:
+class GoodJudge(Answering):
     """Measures brightness, and conforms."""
 
-    Parameters: type[BaseModel] = Parameters
-    needs = Needs()
     declared = JudgeCapabilities(kind="instrument", axes=("brightness",), batch=2, concurrency=2)
 
-    def __init__(self, parameters: BaseModel) -> None:
-        self.spec = spec_of("good", "1", parameters)
-        self.capabilities = self.declared
-
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        for pair in pairs:
+        return self.answers(pairs)
+
+    def answers(self, asked: Sequence[Pair]) -> Iterator[Assessment]:
+        for pair in asked:
             if pair.edited.path.exists():
                 yield self.one(pair)
             else:
                 yield Assessment(ratings={"brightness": Failed(error="no such edit", retryable=False)})
 
-    def one(self, pair: Pair) -> Assessment:
-        return self.rated(float(images.read_rgb(pair.edited.path).mean()))
-
-    def rated(self, score: float) -> Assessment:
-        return Assessment(ratings={"brightness": Rated(score=score)})
-
-    def close(self) -> None:
-        pass
+    def one(self, asked: Pair) -> Assessment:
+        return rated(float(images.read_rgb(asked.edited.path).mean()))
 
 
-class NamelessJudge(GoodJudge):
-    __doc__ = ""
+def rated(score: float, axis: str = "brightness") -> Assessment:
+    return Assessment(ratings={axis: Rated(score=score)})
 
 
-class SlowJudge(GoodJudge):
-    """Loads its weights too early."""
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        time.sleep(1.1)
-
-
-class UnstableJudge(GoodJudge):
-    """Has another specification each time."""
-
-    versions = itertools.count()
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        self.spec = spec_of("unstable", str(next(self.versions)), parameters)
-
-
-class DriftingJudge(GoodJudge):
-    """Changes its specification when it judges."""
-
-    def one(self, pair: Pair) -> Assessment:
-        self.spec = spec_of("drifting", "2", Parameters())
-        return super().one(pair)
+def judge(says: Callable[[Pair], Assessment], *axes: str) -> Any:
+    """A judge that conforms but for what it says."""
+    declared = JudgeCapabilities(kind="model", axes=axes) if axes else GoodJudge.declared
+    return type("Judge", (GoodJudge,), {"__doc__": "Says so.", "declared": declared, "one": lambda _, pair: says(pair)})
 
 
 class DeclaresTwice(GoodJudge):
@@ -364,111 +358,42 @@ class DeclaresNothing(GoodJudge):
     declared = JudgeCapabilities(kind="model", axes=())
 
 
-class ForgetfulJudge(GoodJudge):
-    """Leaves the last pair out."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        yield from list(super().judge(pairs))[: max(1, len(pairs) - 1)]
-
-
-class SilentJudge(GoodJudge):
-    """Says nothing on an axis that it declares, and something on another."""
-
-    def one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"darkness": Rated(score=1.0)})
-
-
-class OffTheScale(GoodJudge):
-    """Rates six out of five."""
-
-    declared = JudgeCapabilities(kind="model", axes=("edit_success",))
-
-    def one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"edit_success": Rated(score=6.0)})
-
-
-class NotANumber(GoodJudge):
-    """Fills in what it does not know."""
-
-    def one(self, pair: Pair) -> Assessment:
-        return self.rated(float("nan"))
-
-
-class Wordless(GoodJudge):
-    """Abstains from everything, and gives no reason."""
-
-    def one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"brightness": Abstained(reason="")})
-
-
-class BackwardsJudge(GoodJudge):
-    """Answers in another order."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        yield from reversed(list(super().judge(pairs)))
-
-
-class MixingJudge(GoodJudge):
-    """Keeps the pair at hand in itself."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        for pair in pairs:
-            self.current = pair
-            time.sleep(0.05)
-            yield from super().judge([self.current])
-
-
-class ReadsLabelsJudge(GoodJudge):
-    """Reads the labels without saying so."""
-
-    def one(self, pair: Pair) -> Assessment:
-        return self.rated(2.0 if pair.labels else 1.0)
-
-
-class ReadsKeys(GoodJudge):
-    """Rates by the key of the edit."""
-
-    def one(self, pair: Pair) -> Assessment:
-        return self.rated(float(len(pair.edit)))
-
-
 class RatesNothing(GoodJudge):
     """Rates an edit that does not exist."""
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        for _ in pairs:
-            yield self.rated(3.0)
+    def answers(self, asked: Sequence[Pair]) -> Iterator[Assessment]:
+        for _ in asked:
+            yield rated(3.0)
 
 
-class ClosesOnceJudge(GoodJudge):
-    """Cannot be closed twice."""
-
-    open = True
-
-    def close(self) -> None:
-        if not self.open:
-            raise RuntimeError("already closed")
-        self.open = False
-
+Silent = judge(lambda _: rated(1.0, "darkness"))
+OffTheScale = judge(lambda _: rated(6.0, "edit_success"), "edit_success")
+Wordless = judge(lambda _: Assessment(ratings={"brightness": Abstained(reason="")}))
 
 BAD_JUDGES = {
-    NamelessJudge: ("described", "no docstring"),
-    SlowJudge: ("cheap", "building it took"),
-    UnstableJudge: ("stable", "different `spec`s"),
-    DriftingJudge: ("stable", "changes when it judges"),
+    faulty(Nameless, GoodJudge): ("described", "no docstring"),
+    faulty(Slow, GoodJudge): ("cheap", "building it took"),
+    faulty(Unstable, GoodJudge): ("stable", "different `spec`s"),
+    faulty(Drifting, GoodJudge): ("stable", "changes when it judges"),
     DeclaresTwice: ("sensible", "declares brightness twice"),
     DeclaresNothing: ("sensible", "declares no axis"),
-    ForgetfulJudge: ("answers", "gave 1 assessments for 2 pairs"),
-    SilentJudge: ("answers", "said nothing on brightness"),
-    OffTheScale: ("answers", "edit_success = 6.0 is outside of its scale, 1 to 5"),
-    NotANumber: ("answers", "brightness = nan is not a finite number"),
-    Wordless: ("answers", "abstained on brightness without a reason"),
-    BackwardsJudge: ("batched", "comes in another order"),
-    MixingJudge: ("parallel", "with 2 calls at once"),
-    ReadsLabelsJudge: ("blind", "change with the portraits' labels"),
-    ReadsKeys: ("blind", "change with the key of the edit"),
+    faulty(Forgetful, GoodJudge): ("answers", "gave 1 assessments for 2 pairs"),
+    Silent: ("answers", "said nothing on brightness"),
+    OffTheScale: (
+        "answers",
+        "edit_success = 6.0 is outside of its scale, 1 to 5",
+    ),
+    judge(lambda _: rated(float("nan"))): ("answers", "brightness = nan is not a finite number"),
+    Wordless: (
+        "answers",
+        "abstained on brightness without a reason",
+    ),
+    faulty(Backwards, GoodJudge): ("batched", "comes in another order"),
+    faulty(Mixing, GoodJudge): ("parallel", "with 2 calls at once"),
+    judge(lambda pair: rated(2.0 if pair.labels else 1.0)): ("blind", "change with the portraits' labels"),
+    judge(lambda pair: rated(float(len(pair.edit)))): ("blind", "change with the key of the edit"),
     RatesNothing: ("survives", "rated an edit that does not exist"),
-    ClosesOnceJudge: ("closes", "closing it twice raised RuntimeError"),
+    faulty(ClosesOnce, GoodJudge): ("closes", "closing it twice raised RuntimeError"),
 }
 
 
@@ -476,7 +401,7 @@ def test_a_good_judge_has_no_violations():
     assert judge_violations(GoodJudge, PEOPLE) == []
 
 
-@pytest.mark.parametrize("kind", BAD_JUDGES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", BAD_JUDGES, ids=lambda kind: BAD_JUDGES[kind][1])
 def test_a_violation_of_a_judge_is_detected(kind: type[Judge]):
     check, words = BAD_JUDGES[kind]
     others = [name for name in JUDGE_CHECKS if name != check]
@@ -488,7 +413,7 @@ def test_every_check_has_a_judge_that_fails_it():
 
 
 def test_the_error_names_the_judge():
-    with pytest.raises(AssertionError, match=r"SilentJudge has \d+ violations"):
-        check_judge(SilentJudge, PEOPLE)
+    with pytest.raises(AssertionError, match=r"Judge has \d+ violations"):
+        check_judge(Silent, PEOPLE)
     with pytest.raises(ValueError, match="at least two portraits"):
         check_judge(GoodJudge, PEOPLE[:1])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stillme.core.protocols import Needs
+from stillme.core.protocols import Editor, Judge, Needs
 from stillme.core.types import Json, Prompt
 
 PROMPTS = (
@@ -62,6 +63,18 @@ def described(plugin: type, given: Mapping[str, Any]) -> Iterator[str]:
             yield "its `Parameters` does not report an unknown key; derive it from `stillme.core.protocols.Parameters`"
     else:
         yield "its `Parameters` accepts unknown keys, so a mistyped setting would be ignored"
+
+
+def cheap(build: Callable[[], Editor | Judge], call: str) -> Iterator[str]:
+    """Building it is cheap: an audit builds every plugin to check its parameters."""
+    seconds = CHEAP
+    for _ in range(3):  # a busy machine makes anybody late once
+        started = time.perf_counter()
+        build().close()
+        seconds = time.perf_counter() - started
+        if seconds <= CHEAP:
+            return
+    yield f"building it took {seconds:.1f} s; load weights and connect with the first {call}"
 
 
 def not_plain(name: str, value: Json) -> Iterator[str]:

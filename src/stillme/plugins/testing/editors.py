@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.protocols import Capabilities, Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Portrait, Prompt, Refused, Request, Spec
-from stillme.plugins.testing.conformance import CHEAP, PROMPTS, described, not_plain, report, run_checks
+from stillme.plugins.testing.conformance import PROMPTS, cheap, described, not_plain, report, run_checks
 
 _ROUNDING = 2 / 255
 """Largest colour difference between an edit made alone and in a batch."""
@@ -105,12 +104,7 @@ def _described(case: Case) -> Iterator[str]:
 
 def _cheap(case: Case) -> Iterator[str]:
     """Building it is cheap: an audit builds every editor to check its parameters."""
-    started = time.perf_counter()
-    editor = case.build()
-    seconds = time.perf_counter() - started
-    editor.close()
-    if seconds > CHEAP:
-        yield f"building it took {seconds:.1f} s; load weights and connect with the first edit"
+    yield from cheap(case.build, "edit")
 
 
 def _stable(case: Case) -> Iterator[str]:

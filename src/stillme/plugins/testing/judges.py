@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 from stillme.core import rubric
 from stillme.core.protocols import Judge, JudgeCapabilities
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Portrait, Prompt, Rated, Spec
-from stillme.plugins.testing.conformance import CHEAP, PROMPTS, described, not_plain, report, run_checks
+from stillme.plugins.testing.conformance import PROMPTS, cheap, described, not_plain, report, run_checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +98,7 @@ def _described(case: Case) -> Iterator[str]:
 
 def _cheap(case: Case) -> Iterator[str]:
     """Building it is cheap: an audit builds every judge to check its parameters."""
-    started = time.perf_counter()
-    judge = case.build()
-    seconds = time.perf_counter() - started
-    judge.close()
-    if seconds > CHEAP:
-        yield f"building it took {seconds:.1f} s; load weights and connect with the first pair"
+    yield from cheap(case.build, "pair")
 
 
 def _stable(case: Case) -> Iterator[str]:
