@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stillme.api.demo import write_demo
-from stillme.api.pipeline import Name, Options, run_stages
+from stillme.api.pipeline import Name, run_stages
 from stillme.audit.loading import load
 from stillme.core import images
 from stillme.core.types import Interval, Portrait
@@ -32,7 +32,7 @@ def main() -> None:
         folder = Path(scratch)
         write_demo(folder)
         stages: tuple[Sequence[Name], ...] = (("edit",), ("judge",), ("estimate", "report"))
-        taken = {names[-1]: _seconds(lambda names=names: run_stages(folder, names, Options())) for names in stages}
+        taken = {names[-1]: _seconds(lambda names=names: run_stages(folder, names)) for names in stages}
         pictures = sorted((folder / "images").rglob("*.png"))
         with Run.open(folder) as run:
             edits, gaps = len(run.results.edits), list(known_answers.gaps(run))

@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 from bench._figures import note
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit import load
 from stillme.core import images
 from stillme.core.protocols import Editor
@@ -69,7 +69,7 @@ def _overhead(folder: Path, weights: Path) -> None:
     overheads: list[float] = []
     for _ in range(ROUNDS):
         with _measured_spending() as spent:
-            whole = _timed(lambda: run_stages(audit, ("edit",), Options(out=next(runs))))
+            whole = _timed(lambda: run_stages(audit, ("edit",), RunOptions(out=next(runs))))
         overheads.append((whole - spent["pipeline"] - spent["writing"]) / spent["pipeline"])
     overhead = median(overheads)
     print(f"bare loop           {bare:>8.2f} s for {len(requests)} edits")

@@ -34,7 +34,7 @@ from PIL import Image
 from bench._figures import note
 from stillme.core.types import Assessment, ImageFile, Pair, Prompt
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Limits, Stage, Terms, run
+from stillme.work.loop import Limits, Session, Stage, run
 from stillme.work.spending import Budget, Spending
 from stillme.work.tally import Tally
 
@@ -142,9 +142,9 @@ def _stillme(url: str, pairs: Sequence[Pair]) -> int:
         key=lambda pair: pair.edit,
         keep=lambda _: None,
     )
-    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
+    session = Session(spending=Spending(Budget()), stop=Stop())
     batches = ([pair] for pair in pairs)
-    run(stage, batches, limits=Limits(concurrency=CONCURRENCY), terms=terms, tally=Tally("judge", len(pairs)))
+    run(stage, batches, limits=Limits(concurrency=CONCURRENCY), session=session, tally=Tally("judge", len(pairs)))
     judge.close()
     return sum(assessment.failure is None for assessment in saved)
 

@@ -104,10 +104,10 @@ def _took(process: subprocess.Popen[str]) -> Took:
 
 def report_run(name: str) -> None:
     """Edit and judge, in a process of its own."""
-    from stillme.api.pipeline import Options, run_stages
+    from stillme.api.pipeline import run_stages
 
     begun = time.perf_counter()
-    run_stages(Path(name), ("edit", "judge"), Options())
+    run_stages(Path(name), ("edit", "judge"))
     print(time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bench._figures import note
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit import load
 from stillme.core import images
 from stillme.core.types import Edited, digest
@@ -61,11 +61,11 @@ def report_run(name: str, requests: int) -> None:
     """Work, estimate, and run again with nothing left to do."""
     folder = Path(name)
     begun = time.perf_counter()
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     worked, work_mb = time.perf_counter(), _peak_mb()
-    run_stages(folder, ("estimate",), Options())
+    run_stages(folder, ("estimate",))
     ended = time.perf_counter()
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     resumed = time.perf_counter()
     print(requests / (worked - begun), requests / (ended - begun), work_mb, _peak_mb(), resumed - ended)
 
@@ -151,5 +151,5 @@ def write_and_resume_a_million(name: str) -> None:
                 batch = []
         store.record_audit(loaded.hash, loaded.resolved)
     written, written_mb = time.process_time(), _peak_mb()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     print(written - begun, written_mb, time.process_time() - written, _peak_mb())

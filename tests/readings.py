@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillme.api.pipeline import Options, Summary, run_stages
+from stillme.api.pipeline import RunResult, run_stages
 from tests.runs import people
 
 EDITOR = """
@@ -90,6 +90,6 @@ def without_readers(folder: Path, instead: str = "") -> None:
     (folder / "audit.toml").write_text(text[:start] + instead + text[end:])
 
 
-def run(folder: Path) -> Summary:
+def run(folder: Path) -> RunResult:
     """All stages but the report."""
-    return run_stages(folder, ("edit", "judge"), Options())
+    return run_stages(folder, ("edit", "judge"))

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.config import Config
 from stillme.core.protocols import expected_dollars
 from stillme.plugins.testing import check_editor, check_judge
@@ -96,7 +96,7 @@ def test_the_example_functions_run_an_audit(tmp_path: Path):
     (tmp_path / "my_module.py").write_text(blocks(page, "python")[0])
     short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
     (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[0])
-    summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
 
@@ -108,7 +108,7 @@ def test_the_example_reader_reads(tmp_path: Path):
     short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
     plugins = '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
     (tmp_path / "audit.toml").write_text(short + plugins + function)
-    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}, {"read": 6}]
     # The same pictures with a table of readings: another reader, by their hashes.
     (tmp_path / "reader.py").write_text(blocks(page, "python")[1])
@@ -116,7 +116,7 @@ def test_the_example_reader_reads(tmp_path: Path):
     (tmp_path / "readings.csv").write_text(
         "\n".join(["sha256,race,gender,age", *(f"{each},A,,40" for each in pictures)])
     )
-    summary = run_stages(tmp_path, ("judge",), Options(allow_changes=True))
+    summary = run_stages(tmp_path, ("judge",), RunOptions(allow_changes=True))
     assert summary.tallies[-1].counts == {"read": 6}
 
 
@@ -128,7 +128,7 @@ def test_the_example_programs_run_an_audit(tmp_path: Path, monkeypatch: pytest.M
     short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
     (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[1])
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    summary = run_stages(tmp_path, ("edit", "judge", "estimate"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge", "estimate"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
 

@@ -19,7 +19,7 @@ import nbformat
 import pytest
 import yaml
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 
@@ -75,7 +75,7 @@ def test_a_pipeline_of_ones_own_runs_an_audit(tmp_path: Path, monkeypatch: pytes
     # Here torchvision only works as `allow_torchvision` leaves it, which a process of its own would not know.
     editor = '[executor]\nisolate = false\n[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
     (tmp_path / "audit.toml").write_text(SHORT + editor + '[[judges]]\nuse = "instruments"\n')
-    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
 

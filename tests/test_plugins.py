@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
@@ -26,7 +26,7 @@ def test_an_installed_package_adds_its_plugins():
 
 def test_a_plugin_editor_and_judge_run_a_whole_audit(write_audit: Callable[..., Path]):
     folder = write_audit('use = "negative"', 'use = "brightness"', prompts="[]\nsets = ['greetings']")
-    summary = run_stages(folder, ("edit", "judge", "estimate"), Options())
+    summary = run_stages(folder, ("edit", "judge", "estimate"))
     assert summary.tallies[0].counts == {"edited": 12}
     with Store.reading(folder) as store:
         scores = {score for (score,) in store.query("SELECT score FROM judgement WHERE axis = 'brightness'")}

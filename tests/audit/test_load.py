@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, StillmeError
 
 Write = Callable[..., Path]
@@ -160,8 +160,8 @@ def test_choosing_portraits_by_attribute_and_number(write_audit: Write):
 
 def test_a_run_kept_elsewhere_is_usable_without_its_origin(write_audit: Write, tmp_path: Path):
     folder, out = write_audit(), tmp_path / "run"
-    first = run_stages(folder, ("edit",), Options(out=out))
-    again = run_stages(out, ("edit",), Options())
+    first = run_stages(folder, ("edit",), RunOptions(out=out))
+    again = run_stages(out, ("edit",))
     assert first.tallies[0].counts == {"edited": 12}
     assert again.tallies[0].already == 12
 

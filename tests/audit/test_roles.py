@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit import Audit
 from stillme.core.errors import InvalidAudit
 from stillme.runs import Run
@@ -103,7 +103,7 @@ def test_a_mistake_in_roles_is_named(tmp_path: Path, roles: str, words: str):
 def test_planted_adherence_is_in_the_rows_with_both_people(tmp_path: Path):
     editor = 'use = "planted"\n[editors.parameters]\nroles = { adherence = 0.75, pronoun = 0.25 }'
     folder = write(tmp_path, "counterbalance = true", editor=editor, only='["W-01", "W-26"]')
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     found = Run.open(folder).results
     (drawn,) = (truth.value for truth in found.truths if truth.axis == "role_target")
     edits = found.edits

@@ -9,7 +9,7 @@ from stillme.core.errors import UnknownName
 from stillme.findings import calibration
 from stillme.findings.calibration import honest
 from stillme.findings.calibration.trials import Sources, calibrate
-from stillme.work.working import Conditions
+from stillme.work.options import RunOptions
 
 ONE = Sources(changed=1, null=1)
 
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_instruments_measure_skin_truly_on_every_skin(tmp_path: Path):
-    found, _ = calibrate("instruments", {}, tmp_path / "c", sources=Sources(changed=2, null=1), conditions=Conditions())
+    found, _ = calibrate("instruments", {}, tmp_path / "c", sources=Sources(changed=2, null=1), options=RunOptions())
     for axis in ("skin_delta_l", "skin_tone", "visible_change"):
         assert found.axes[axis]["everyone"].sensitivity.value == 1, found.as_text()
     assert set(found.axes["skin_delta_l"]) == {"everyone", "darker", "medium", "lighter"}
@@ -31,7 +31,7 @@ def test_the_instruments_measure_skin_truly_on_every_skin(tmp_path: Path):
 
 
 def test_a_judge_that_says_nothing_changed_fails_and_a_first_look_is_not_kept(tmp_path: Path):
-    found, file = calibrate("scripted", {}, tmp_path / "c", sources=ONE, conditions=Conditions())
+    found, file = calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions())
     judge = registry.judge_class("scripted")
     spec = judge(judge.Parameters()).spec
     assert found.verdicts["skin_tone"] == "failed"
@@ -51,14 +51,14 @@ def test_the_default_judge_ships_calibrated():
 
 
 def test_running_it_again_resumes(tmp_path: Path):
-    calibrate("scripted", {}, tmp_path / "c", sources=ONE, conditions=Conditions())
+    calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions())
     tallies = []
-    calibrate("scripted", {}, tmp_path / "c", sources=ONE, conditions=Conditions(watch=tallies.append))
+    calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions(watch=tallies.append))
     assert all(tally.done == 0 for tally in tallies)
 
 
 def test_another_parameter_is_another_judge(tmp_path: Path):
-    found, _ = calibrate("scripted", {"scores": {"skin_tone": 4}}, tmp_path / "c", sources=ONE, conditions=Conditions())
+    found, _ = calibrate("scripted", {"scores": {"skin_tone": 4}}, tmp_path / "c", sources=ONE, options=RunOptions())
     calibration.save(found)
     judge = registry.judge_class("scripted")
     assert calibration.find(judge(judge.Parameters()).spec) is None
@@ -66,5 +66,5 @@ def test_another_parameter_is_another_judge(tmp_path: Path):
 
 def test_an_unknown_judge_is_named(tmp_path: Path):
     with pytest.raises(UnknownName, match="Did you mean 'instruments'"):
-        calibrate("instrument", {}, tmp_path / "c", sources=ONE, conditions=Conditions())
+        calibrate("instrument", {}, tmp_path / "c", sources=ONE, options=RunOptions())
     assert not (tmp_path / "c").exists()

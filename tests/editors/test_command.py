@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
 from stillme.core.protocols import ChecksRequests, Editor
@@ -341,5 +341,5 @@ def test_a_whole_audit_runs_with_a_program(write_audit: Callable[..., Path]):
         prompts='["O-01"]',
     )
     (folder / "edit.py").write_text(NEGATIVE)
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 6}
-    assert run_stages(folder, ("edit",), Options()).tallies[0].already == 6
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 6}
+    assert run_stages(folder, ("edit",)).tallies[0].already == 6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stillme import audit
-from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
 from stillme.core.protocols import ChecksRequests
@@ -202,10 +202,10 @@ def test_a_relative_folder_is_meant_from_the_audit_and_moves_with_it(write_audit
         (audit_folder / "outputs" / f"p{index}").mkdir(parents=True)
         picture = np.full((8, 8, 3), index, dtype=np.uint8)
         (audit_folder / "outputs" / f"p{index}" / "O-01.png").write_bytes(images.encode_png(picture))
-    before = run_stages(audit_folder, ("edit",), Options())
+    before = run_stages(audit_folder, ("edit",))
     assert before.tallies[0].counts == {"edited": 6}
     moved = audit_folder.rename(tmp_path / "elsewhere")
-    assert run_stages(moved, ("edit",), Options()).tallies[0].already == 6
+    assert run_stages(moved, ("edit",)).tallies[0].already == 6
 
 
 def test_a_run_kept_elsewhere_still_finds_the_files(write_audit: Any, tmp_path: Path):
@@ -213,10 +213,10 @@ def test_a_run_kept_elsewhere_still_finds_the_files(write_audit: Any, tmp_path: 
     (audit_folder / "outputs" / "p0").mkdir(parents=True)
     picture = images.encode_png(np.zeros((8, 8, 3), dtype=np.uint8))
     (audit_folder / "outputs" / "p0" / "O-01.png").write_bytes(picture)
-    run_stages(audit_folder, ("edit",), Options(out=tmp_path / "run"))
+    run_stages(audit_folder, ("edit",), RunOptions(out=tmp_path / "run"))
     (audit_folder / "outputs" / "p1").mkdir()
     (audit_folder / "outputs" / "p1" / "O-01.png").write_bytes(picture)
-    again = run_stages(tmp_path / "run", ("edit",), Options())
+    again = run_stages(tmp_path / "run", ("edit",))
     assert (again.tallies[0].already, again.tallies[0].counts.get("edited")) == (1, 1)
 
 
@@ -283,7 +283,7 @@ def test_files_that_nobody_asks_for_are_reported_at_the_start(write_audit: Any):
     put(audit_folder / "outputs", *(f"p{index}/O-01.png" for index in range(6)), "p9/O-01.png", "old/p0.JPG")
     (audit_folder / "outputs" / "readme.txt").write_text("not a picture")
     said: list[str] = []
-    run_stages(audit_folder, ("edit",), Options(say=said.append))
+    run_stages(audit_folder, ("edit",), RunOptions(say=said.append))
     (note,) = [sentence for sentence in said if "belong to no request" in sentence]
     assert note.startswith("folder: 2 pictures in ")
     assert "(old/p0.JPG, p9/O-01.png); they are not read." in note
@@ -378,7 +378,7 @@ def test_a_whole_audit_reads_a_table(write_audit: Any):
     (audit_folder / "made" / "edits.csv").write_text(
         "\n".join(["file,portrait,prompt,refused,note", *rows, ",p5,O-01,yes,no faces"])
     )
-    assert run_stages(audit_folder, ("edit",), Options()).tallies[0].counts == {"edited": 5, "refused": 1}
+    assert run_stages(audit_folder, ("edit",)).tallies[0].counts == {"edited": 5, "refused": 1}
 
 
 def test_missing_files_are_counted_once_and_the_rest_is_judged_and_reported(
@@ -393,20 +393,20 @@ def test_missing_files_are_counted_once_and_the_rest_is_judged_and_reported(
         prompts=str(numbers).replace("'", '"'),
     )
     said: list[str] = []
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(say=said.append))
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), RunOptions(say=said.append))
     missing = len(people) * (len(numbers) - 1)
     assert summary.tallies[0].counts == {"edited": len(people), "failed": missing}
     assert summary.tallies[0].retried == 0
     assert summary.ended is Ended.COMPLETE
     assert summary.report is not None
-    assert summary.to_retry == missing
+    assert summary.totals.to_retry == missing
     assert any(
         "6 of 120 files found; missing: O-02 (6), O-03 (6), O-04 (6), O-05 (6), O-06 (6) and 14 more" in text
         for text in said
     )
     assert not any("nothing has worked" in text for text in said)
     put(tmp_path / "outputs", f"{people[0]}/O-02.png")
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": missing - 1}
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 1, "failed": missing - 1}
 
 
 def test_the_papers_role_audit_runs_from_its_100_files(tmp_path: Path, portraits: Path):
@@ -439,7 +439,7 @@ def test_the_papers_role_audit_runs_from_its_100_files(tmp_path: Path, portraits
     with pytest.raises(InvalidAudit, match="1 of 50 files are missing"):
         audit.load(tmp_path)
     (tmp_path / "aside.png").rename(missing)
-    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge"))
     assert summary.ended is Ended.COMPLETE
     with Run.open(tmp_path) as run:
         (table,) = make_tables(run, Chosen(numbers=(7,)))

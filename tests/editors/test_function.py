@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images, registry
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import ChecksRequests, Editor
@@ -199,8 +199,8 @@ def test_a_function_at_hand_is_named_after_itself_or_as_told():
 def test_a_function_edits_a_whole_audit_and_a_changed_one_edits_again(write_audit: Callable[..., Path]):
     folder = write_audit('use = "python:edit:edit"\nname = "grey"\nparameters = { arguments = { strength = 0.5 } }')
     (folder / FILE).write_text(GREY)
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 12}
-    assert run_stages(folder, ("edit",), Options()).tallies[0].already == 12
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 12}
+    assert run_stages(folder, ("edit",)).tallies[0].already == 12
     (folder / FILE).write_text(GREY.replace("grayscale", "invert"))
     loaded = audit.load(folder)
     with Store.reading(folder) as store:
@@ -228,8 +228,8 @@ def test_a_mistake_is_said_with_its_line_before_anything_runs(write_audit: Calla
 def test_a_run_kept_elsewhere_still_finds_the_function(write_audit: Callable[..., Path], tmp_path: Path):
     folder = write_audit('use = "python:./edit.py:edit"')
     (folder / FILE).write_text(GREY)
-    run_stages(folder, ("edit",), Options(out=tmp_path / "run"))
-    assert run_stages(tmp_path / "run", ("edit",), Options()).tallies[0].already == 12
+    run_stages(folder, ("edit",), RunOptions(out=tmp_path / "run"))
+    assert run_stages(tmp_path / "run", ("edit",)).tallies[0].already == 12
 
 
 def test_it_is_built_by_name_also_outside_of_an_audit(tmp_path: Path):

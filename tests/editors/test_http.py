@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images
 from stillme.core.protocols import ChecksRequests, Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, Refused, Request
@@ -320,7 +320,7 @@ template = {{ prompt = "{{instruction}}", input = {{ images = ["{{source}}"] }} 
 picture = "data.0.b64_json"
 """
     folder = write_audit(parameters, prompts='["O-01"]')
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 6}
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 6}
 
 
 # -- what real endpoints need -----------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_a_wrong_path_stops_after_the_first_answer_and_names_the_fields(
     server: Loopback, write_audit: Callable[..., Path], path: str
 ):
     folder = audit_of(server, write_audit, f'picture = "{path}"\nconcurrency = 4')
-    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    tally = run_stages(folder, ("edit",)).tallies[0]
     assert "the answer has data.0.b64_json" in tally.reason
     assert len(server.calls()) == 1, "one paid call shows it"
     assert tally.cost == 0.5
@@ -349,7 +349,7 @@ def test_a_wrong_path_stops_after_the_first_answer_and_names_the_fields(
 def test_one_answer_without_a_picture_among_good_ones_stops_nothing(server: Loopback, write_audit: Callable[..., Path]):
     folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"\nconcurrency = 1')
     server.breaks(Says(body=b"<html>"), times=1)
-    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    tally = run_stages(folder, ("edit",)).tallies[0]
     assert tally.counts == {"edited": 6}
     assert tally.cost == pytest.approx(7 * 0.5), "the page was answered with 200, and counts"
     assert len(server.calls()) == 7
@@ -506,13 +506,13 @@ def test_a_run_says_once_that_a_new_checkpoint_is_not_noticed_and_status_when_ed
 ):
     said: list[str] = []
     folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"')
-    run_stages(folder, ("edit",), Options(say=said.append))
+    run_stages(folder, ("edit",), RunOptions(say=said.append))
     assert sum("a new checkpoint behind" in text for text in said) == 1
     status = status_of(Run.open(folder))
     assert "made     http" in status.as_text()
     assert status.as_json()["made"]["http"]["first"].startswith("20")
     said.clear()
     named = audit_of(server, write_audit, 'picture = "data.0.b64_json"\nrevision = "7"')
-    run_stages(named, ("edit",), Options(say=said.append, allow_changes=True))
+    run_stages(named, ("edit",), RunOptions(say=said.append, allow_changes=True))
     assert not any("new checkpoint" in text for text in said)
     assert len(server.calls()) == 12, "another revision edits again"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import audit as audits
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "stylizer"
 
@@ -52,5 +52,5 @@ def test_mediapipes_stylizer_redraws_faces_as_the_readme_says(tmp_path: Path):
         pytest.skip(f"mediapipe 0.10.21 or its weights cannot be had here: {made.stderr[-300:]}")
     audit = folder / "audit.toml"
     audit.write_text(audit.read_text().replace('source = "synthetic"', 'source = "synthetic"\nlimit = 2'))
-    summary = run_stages(folder, ("edit", "judge"), Options())
+    summary = run_stages(folder, ("edit", "judge"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}] * 3 + [{"judged": 6}]

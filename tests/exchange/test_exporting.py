@@ -13,7 +13,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import stillme
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import MissingExtra
 from stillme.core.types import Assessment, Rating, Refused, Request
 from stillme.findings.exchange import export_run
@@ -80,7 +80,7 @@ name = "stern"
 parameters.scores = { race_change = 4 }
 """
     )
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     with stillme.open(folder) as run:
         edits, judgements, *_ = export_run(run, "jsonl", tmp_path / "out")
         names = {row["judge_name"] for row in run.judgements}

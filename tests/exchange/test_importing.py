@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
@@ -60,7 +60,7 @@ def written(file: Path, rows: Rows) -> Path:
 
 
 def edited(folder: Path) -> Path:
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     return folder
 
 
@@ -100,7 +100,7 @@ def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix:
     imported = take(run, wide(), suffix)
     assert (imported.new, imported.edits, imported.scores) == (12, 12, 24)
     assert list(scores(run, "skin_tone")) == [1 + place % 5 for place in range(12)]
-    run_stages(run, ("judge", "estimate", "report"), Options())
+    run_stages(run, ("judge", "estimate", "report"))
     table = (run / "tables" / "estimates.csv").read_text()
     assert "noop,baseline,people,skin_lightened,group" in table
 
@@ -241,7 +241,7 @@ def test_an_abstention_stays_one_and_an_empty_cell_is_not_judged(run: Path):
 
 def test_the_runs_own_export_imports_back(write_audit: Write):
     folder = edited(write_audit(judge=PEOPLE.format(epochs=1).replace(', "edit_success"', "")))
-    run_stages(folder, ("judge",), Options())
+    run_stages(folder, ("judge",))
     assert CliRunner().invoke(cli, ["export", str(folder)]).exit_code == 0
     where = {"judge": ("scripted",), "axis": ("skin_tone",)}
     mapping = ColumnMapping(where=where, ignored=("judge",), fixed={"judge": "people"})
@@ -273,9 +273,9 @@ def test_a_refused_edit_cannot_be_rated(write_audit: Write):
 
 
 def test_the_judge_stage_asks_nothing_of_an_imported_judge(run: Path):
-    summary = run_stages(run, ("judge",), Options())
+    summary = run_stages(run, ("judge",))
     assert [tally.name for tally in summary.tallies] == ["judge scripted"]
-    assert summary.to_retry == 0
+    assert summary.totals.to_retry == 0
 
 
 def test_people_are_set_against_the_ensemble_and_not_averaged_into_it(write_audit: Write):
@@ -284,7 +284,7 @@ def test_people_are_set_against_the_ensemble_and_not_averaged_into_it(write_audi
         + PEOPLE.format(epochs=1)
     )
     folder = edited(write_audit(judge=two, extra='[ensemble]\nrule = "paper"'))
-    run_stages(folder, ("judge",), Options())
+    run_stages(folder, ("judge",))
     take(folder, wide(lambda _: 5))
     assert set(scores(folder, "skin_tone", "ensemble (paper)")) == {3.0}
 

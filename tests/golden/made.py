@@ -15,7 +15,7 @@ from PIL import Image
 from pydantic import BaseModel
 
 import stillme
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit.design import JudgeRecord, RecordedRequest
 from stillme.audit.experiments import Experiment, experiment
 from stillme.audit.template import small_audit
@@ -210,7 +210,7 @@ def _judged(folder: Path, say: Say) -> Path:
 
 def _edited(folder: Path, audit: Mapping[str, Any]) -> Path:
     _written(folder, audit)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     return folder
 
 
@@ -355,7 +355,7 @@ def _study(folder: Path, people: Path) -> Path:
     shutil.rmtree(made.folder)
     with (folder / "audit.toml").open("a") as stream:
         stream.write('\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    run_stages(folder, ("estimate",), Options())
+    run_stages(folder, ("estimate",))
     return folder
 
 

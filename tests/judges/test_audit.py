@@ -14,7 +14,7 @@ import pytest
 import tomli_w
 from PIL import Image
 
-from stillme.api.pipeline import Options, Summary, run_stages
+from stillme.api.pipeline import RunOptions, RunResult, run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs.store import Store
 from stillme.work.tally import Ended
@@ -49,8 +49,8 @@ class Run:
         }
         (folder / "audit.toml").write_text(tomli_w.dumps(audit))
 
-    def __call__(self) -> Summary:
-        return run_stages(self.folder, ("edit", "judge"), Options())
+    def __call__(self) -> RunResult:
+        return run_stages(self.folder, ("edit", "judge"))
 
     def query(self, sql: str) -> list[Any]:
         with Store.reading(self.folder) as store:
@@ -81,7 +81,7 @@ def test_epochs_and_both_orders_are_asked_and_kept_apart(open_run: OpenRun):
 @pytest.mark.parametrize("prompt", ["O-01", "V-05"])
 def test_an_axis_that_no_prompt_asks_is_in_no_table_and_not_in_the_report(open_run: OpenRun, prompt: str):
     run = open_run(CHAT, answer(age_accuracy=3) if prompt == "V-05" else answer(), more={"prompts": {"only": [prompt]}})
-    run_stages(run.folder, ("edit", "judge", "estimate", "report"), Options())
+    run_stages(run.folder, ("edit", "judge", "estimate", "report"))
     estimates = (run.folder / "tables" / "estimates.csv").read_text("utf-8")
     page = (run.folder / "report.html").read_text("utf-8")
     assert "skin_tone" in estimates
@@ -104,7 +104,7 @@ def test_a_refusal_is_final_and_not_a_failure(open_run: OpenRun):
     run = open_run(RESPONSES)
     run.server.breaks(RESPONSES.refusal("I will not rate people."))
     summary = run()
-    assert summary.to_retry == 0
+    assert summary.totals.to_retry == 0
     assert dict(run.query("SELECT outcome, COUNT(*) FROM judgement GROUP BY outcome")) == {"abstained": 5, "rated": 5}
     run()
     assert len(run.server.calls()) == EDITS
@@ -114,7 +114,7 @@ def test_two_malformed_answers_fail_and_keep_their_text(open_run: OpenRun):
     run = open_run(CHAT, "not JSON")
     summary = run()
     assert summary.tallies[-1].counts == {"failed": EDITS}
-    assert summary.to_retry == EDITS, "by a later run; this one asked twice"
+    assert summary.totals.to_retry == EDITS, "by a later run; this one asked twice"
     assert len(run.server.calls()) == 2 * EDITS
     assert run.query("SELECT DISTINCT raw FROM assessment") == [("not JSON\n\n--- asked again ---\n\nnot JSON",)]
     assert run.query("SELECT COUNT(*) FROM judgement WHERE score IS NOT NULL") == [(0,)]
@@ -127,7 +127,7 @@ def test_the_budget_stops_cleanly(open_run: OpenRun):
     assert summary.ended is Ended.OVER_BUDGET
     ((count, cost),) = run.query("SELECT COUNT(*), SUM(cost) FROM assessment")
     assert count == 2, "a third would exceed it"
-    assert summary.cost == pytest.approx(cost) == pytest.approx(0.36 * count)
+    assert summary.totals.cost == pytest.approx(cost) == pytest.approx(0.36 * count)
 
 
 def test_more_room_and_another_server_are_reported_and_nothing_is_rated_again(open_run: OpenRun):
@@ -137,7 +137,7 @@ def test_more_room_and_another_server_are_reported_and_nothing_is_rated_again(op
     moved = file.read_text().replace(run.server.url, "http://127.0.0.1:1").replace("timeout = 60", "max_tokens = 9000")
     file.write_text(moved)
     said: list[str] = []
-    summary = run_stages(run.folder, ("edit", "judge"), Options(say=said.append))
+    summary = run_stages(run.folder, ("edit", "judge"), RunOptions(say=said.append))
     assert summary.ended is Ended.COMPLETE
     assert summary.tallies[-1].already == EDITS
     assert len(run.server.calls()) == EDITS
@@ -197,7 +197,7 @@ def test_a_judge_of_the_audit_also_reads_single_pictures_blind(open_run: OpenRun
         "SELECT COUNT(*) FROM assessment a JOIN spec s ON s.key = a.judge WHERE s.version LIKE '%reading%'"
     ) == [(6,)]
     assert run.query("SELECT COUNT(*) FROM assessment WHERE cost > 0") == [(8,)]
-    assert summary.cost == pytest.approx(run.query("SELECT SUM(cost) FROM assessment")[0][0])
+    assert summary.totals.cost == pytest.approx(run.query("SELECT SUM(cost) FROM assessment")[0][0])
     assert len(run().tallies) == 3
     assert len(run.server.calls()) == 8
 

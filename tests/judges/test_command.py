@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.protocols import ChecksRequests, Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
@@ -135,5 +135,5 @@ def test_a_whole_audit_is_judged_by_a_program(write_audit: Callable[..., Path]):
         prompts='["O-01"]',
     )
     (folder / "rate.py").write_text(BRIGHTER)
-    summary = run_stages(folder, ("edit", "judge", "estimate"), Options())
+    summary = run_stages(folder, ("edit", "judge", "estimate"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 6}, {"judged": 6}]

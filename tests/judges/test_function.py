@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import ChecksRequests, Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
@@ -142,7 +142,7 @@ def test_two_functions_run_a_whole_audit(write_audit: Callable[..., Path]):
     )
     (folder / "edit.py").write_text(EDIT)
     (folder / "rate.py").write_text(RATE)
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options())
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 12}, {"judged": 12}]
     with Store.reading(folder) as store:
         scores = {score for (score,) in store.query("SELECT score FROM judgement WHERE axis = 'redness'")}

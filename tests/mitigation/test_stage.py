@@ -18,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from stillme import audit as audits
-from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
 from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
@@ -99,7 +99,7 @@ def outcomes(folder: Path) -> list[tuple[str, int, str | None]]:
 
 def test_an_audit_with_both_arms_runs_without_a_key(write: Callable[..., Path]):
     folder = write(editor='use = "planted"')
-    summary = run_stages(folder, (*ALL, "report"), Options())
+    summary = run_stages(folder, (*ALL, "report"))
     assert summary.report
     assert [tally.name for tally in summary.tallies[:2]] == ["describe measured", "edit planted"]
     assert summary.tallies[1].counts["edited"] == 4 * 2 * 3
@@ -116,8 +116,8 @@ def test_an_audit_with_both_arms_runs_without_a_key(write: Callable[..., Path]):
 
 def test_describing_again_costs_nothing(write: Callable[..., Path]):
     folder = write()
-    run_stages(folder, ("edit",), Options())
-    again = run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
+    again = run_stages(folder, ("edit",))
     assert [(tally.name, tally.already, tally.done) for tally in again.tallies] == [
         ("describe measured", 4, 0),
         ("edit noop", 24, 0),
@@ -126,7 +126,7 @@ def test_describing_again_costs_nothing(write: Callable[..., Path]):
 
 def test_requests_of_two_arms_are_paired(write: Callable[..., Path]):
     folder = write()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
     (named,) = loaded.editors
@@ -142,7 +142,7 @@ def test_portraits_without_a_face_are_left_out_and_counted(write_audit: Callable
     file = folder / "audit.toml"
     file.write_text('arms = ["baseline", "feature"]\n' + file.read_text())
     messages: list[str] = []
-    summary = run_stages(folder, ALL, Options(say=messages.append))
+    summary = run_stages(folder, ALL, RunOptions(say=messages.append))
     assert summary.tallies[0].counts == {"declined": 6}
     assert summary.tallies[1].counts == {"edited": 12}, "baseline only"
     assert messages[0].startswith("6 of 6 portraits have no feature prompt and are left out of feature:")
@@ -168,7 +168,7 @@ def test_two_people_in_one_request_are_both_described(write: Callable[..., Path]
     file = folder / "audit.toml"
     text = file.read_text().replace('only = ["O-01", "O-02"]', 'sets = ["roles"]\nonly = ["W-01"]')
     file.write_text(text.replace("limit = 4", 'ids = ["A_f_23", "A_m_23"]'))
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     (text,) = instructions(folder)["feature"]
     assert "Maintain the first person's " in text
     assert "Maintain the second person's " in text
@@ -180,11 +180,11 @@ def test_two_people_in_one_request_are_both_described(write: Callable[..., Path]
 def test_a_model_describes_each_portrait_once_and_its_sentence_is_used(write: Callable[..., Path]):
     with answering(lambda seen: GOOD) as server:
         folder = write(extra=model(server, ", price = { input = 1.0, output = 2.0 }"))
-        summary = run_stages(folder, ("edit",), Options())
+        summary = run_stages(folder, ("edit",))
         assert len(server.calls()) == 4
-        run_stages(folder, ("edit",), Options())
+        run_stages(folder, ("edit",))
         assert len(server.calls()) == 4
-    assert summary.cost == pytest.approx(4 * (3000 * 1.0 + 600 * 2.0) / 1e6)
+    assert summary.totals.cost == pytest.approx(4 * (3000 * 1.0 + 600 * 2.0) / 1e6)
     assert all(text.startswith("Maintain the person's deep brown skin") for text in instructions(folder)["feature"])
 
 
@@ -207,18 +207,18 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
 
     with answering(answer) as server:
         folder = write(extra=model(server) + "[executor]\nattempts = 1\nworkers = 1\n")
-        first = run_stages(folder, ("edit",), Options())
+        first = run_stages(folder, ("edit",))
         assert [outcome for outcome, _, _ in outcomes(folder)] == [
             "unusable",
             "declined",
             "failed",
             "described",
         ]
-        assert first.to_retry == 1
+        assert first.totals.to_retry == 1
         assert first.tallies[1].counts["edited"] == 4 * 2 + 1 * 2 * 2
         outage.set()
-        second = run_stages(folder, ("edit",), Options())
-        assert second.to_retry == 0
+        second = run_stages(folder, ("edit",))
+        assert second.totals.to_retry == 0
         assert second.tallies[0].already == 3
         assert second.tallies[1].counts["edited"] == 4
     with Store.reading(folder) as store:
@@ -272,20 +272,20 @@ def test_a_budget_stops_the_describing_and_nothing_is_edited(write: Callable[...
     with answering(lambda seen: GOOD) as server:
         price = ", price = { input = 1000.0, output = 0.0 }"
         folder = write(extra=model(server, price) + "[budget]\ndollars = 4\n[executor]\nworkers = 1\n")
-        summary = run_stages(folder, ALL, Options())
+        summary = run_stages(folder, ALL)
     assert summary.ended is Ended.OVER_BUDGET
     assert [tally.name for tally in summary.tallies] == ["describe qwen"]
 
 
 def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[..., Path]):
     folder = write()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with answering(lambda seen: GOOD) as server:
         folder = write(extra=model(server))
         with pytest.raises(AuditChanged, match="8 edits kept, 16 to make"):
-            run_stages(folder, ("edit",), Options())
+            run_stages(folder, ("edit",))
         assert server.calls() == []
-        run_stages(folder, ("edit",), Options(allow_changes=True))
+        run_stages(folder, ("edit",), RunOptions(allow_changes=True))
     with Store.reading(folder) as store:
         assert store.totals().edits == {"edited": 24 + 16}
 
@@ -313,7 +313,7 @@ def with_editor(loaded: Audit, editor: object) -> Audit:
 
 def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(write: Callable[..., Path]):
     folder = write()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
     features.refuse_truncation(with_editor(loaded, Short(77)))
@@ -338,7 +338,7 @@ def test_mistakes_are_told_before_anything_runs(write: Callable[..., Path], monk
 
 def test_what_an_extractor_said_is_never_changed(write: Callable[..., Path]):
     folder = write()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with sqlite3.connect(folder / "stillme.sqlite") as connection:
         for change in ("UPDATE feature SET sentence = ''", "DELETE FROM feature"):
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.experiments import experiment
 from stillme.audit.loading import refusals
 from stillme.core import images
@@ -129,7 +129,7 @@ def test_a_price_in_the_audit_is_never_overruled_and_every_figure_has_a_source(
     picture = images.encode_png(np.zeros((4, 4, 3), dtype=np.uint8))
     with serving(lambda server, asked: Says(body=picture)) as server:
         cheap = priced(tmp_path / "cheap", 0.001, server.url)
-        run_stages(cheap, ("edit",), Options(limit=2))
+        run_stages(cheap, ("edit",), RunOptions(limit=2))
         for revision in ("", "another"):
             dear = plan_audit(priced(tmp_path / "dear", 2.5, server.url, revision))
             (bill,) = dear.bills.editors
@@ -142,7 +142,7 @@ def test_a_price_in_the_audit_is_never_overruled_and_every_figure_has_a_source(
 def test_a_speed_counts_only_for_the_same_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
     folder = write_editor(tmp_path, "planted", 'recolour = "clothes"')
-    run_stages(folder, ("edit",), Options(limit=2))
+    run_stages(folder, ("edit",), RunOptions(limit=2))
     assert plan_audit(folder).bills.editors[0].hours is not None
     assert plan_audit(write_editor(tmp_path, "planted", 'recolour = "background"')).bills.editors[0].hours is None
 
@@ -161,7 +161,7 @@ def test_any_run_on_this_machine_tells_how_long_an_edit_takes(
 ):
     monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
     folder = write_audit()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     new = tmp_path / "new"
     new.mkdir()
     shutil.copy(folder / "audit.toml", new)
@@ -187,7 +187,7 @@ def test_the_audits_own_run_tells_how_long_an_edit_takes(
     monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
     folder = write_audit()
     assert plan_audit(folder).bills.editors[0].hours is None
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     assert plan_audit(folder).bills.editors[0].hours is not None
     told = plan_audit(folder, PlanOptions(seconds={"noop": 36.0})).bills.editors[0]
     assert told.hours == pytest.approx(12 * 36 / 3600), "what the user says comes first"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
@@ -148,7 +148,7 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write, monkey
     """Of two people every edit succeeds, of four none: the portrait decides everything."""
     prompts = [f"O-{number:02}" for number in range(1, 6)]
     folder = write_audit(judge='use = "scripted"', prompts=json.dumps(prompts))
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
     import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
@@ -174,7 +174,7 @@ def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
     folder = write_audit()
     with pytest.raises(StillmeError, match="has no run yet"):
         plan_audit(folder, PlanOptions(like=folder))
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with pytest.raises(StillmeError, match="no rate whose spread"):
         plan_audit(folder, PlanOptions(like=folder))
     with pytest.raises(StillmeError, match=r"Unknown rate 'sucess'. Did you mean 'success'"):

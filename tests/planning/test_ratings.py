@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.special import stdtrit
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit.experiments import experiment
 from stillme.cli import cli
 from stillme.findings.plan import plan_audit
@@ -77,5 +77,5 @@ def test_the_next_command_is_what_to_do_next(tmp_path: Path, write_audit: Write)
     assert f"Next: stillme run {folder}" in CliRunner().invoke(cli, ["plan", str(folder)]).stderr.replace(
         ".venv/bin/", ""
     )
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     assert f"study new {folder}" in CliRunner().invoke(cli, ["plan", str(folder)]).stderr

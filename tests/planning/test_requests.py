@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.findings.plan import write_requests
 from stillme.findings.plan.requests import COLUMNS
@@ -59,14 +59,14 @@ def test_files_made_from_the_table_are_a_complete_run(write_audit: Write, tmp_pa
         made = Path(row["file"])
         made.parent.mkdir(parents=True, exist_ok=True)
         made.write_bytes(Path(row["source"]).read_bytes())
-    summary = run_stages(folder, ("edit",), Options())
+    summary = run_stages(folder, ("edit",))
     assert summary.tallies[0].counts == {"edited": 24}
 
 
 def test_instructions_are_those_that_an_editor_would_read(tmp_path: Path):
     file = tmp_path / "audit.toml"
     file.write_text(SYNTHETIC + '[[editors]]\nuse = "noop"\nname = "live"\n')
-    run_stages(tmp_path, ("edit",), Options())
+    run_stages(tmp_path, ("edit",))
     with_folder = tmp_path / "elsewhere"
     with_folder.mkdir()
     (with_folder / "audit.toml").write_text(SYNTHETIC + "[[editors]]\n" + FOLDER.replace("[1, 2]", "[0]"))

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stillme import audit
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit.sampling import Cell, draw_among, read_cells
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
@@ -95,7 +95,7 @@ def _run(folder: Path, portraits: Path) -> Path:
         f'[portraits]\nsource = "../{portraits.name}"\n[prompts]\nonly = ["O-01", "O-02"]\n'
         '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
     )
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     assert len(audit.load(folder).portraits) == 6
     return folder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits
@@ -45,6 +45,6 @@ def test_a_run_on_copies_of_rendered_people_says_that_they_are_rendered(tmp_path
         '[portraits]\nsource = "./portraits"\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
         '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["preset"]\n'
     )
-    summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"), Options())
+    summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"))
     assert summary.report
     assert "The portraits are rendered." in summary.report.read_text("utf-8")

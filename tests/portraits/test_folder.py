@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from stillme import portraits as room
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images
 from stillme.core.errors import InvalidPortraits
 from stillme.portraits import synthetic
@@ -70,7 +70,7 @@ def test_a_profile_that_cannot_be_read_is_said_and_stops_nothing(portraits: Path
     note = colour_note(loaded)
     assert "the portrait 'p0' and 1 more (its colour profile cannot be read)" in note
     said: list[str] = []
-    run_stages(write_audit(), ("edit",), Options(say=said.append))
+    run_stages(write_audit(), ("edit",), RunOptions(say=said.append))
     assert said == [note]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stillme.api.doctor import examine_run
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.findings.evidence.sealing import seal
 from stillme.runs import Run
@@ -196,7 +196,7 @@ def test_ctrl_c_twice_waits_for_nobody(tmp_path: Path):
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "replaced", "deleted"])
 def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(write_audit: Write, damage: str):
     folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     picture = edited_picture(folder)
     whole = picture.read_bytes()
     match damage:
@@ -211,24 +211,24 @@ def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(wr
     assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pictures"]
     with Run.open(folder) as run, pytest.raises(StillmeError, match=picture.stem):
         seal(run, folder / "run.zip", with_images=True)
-    judged = run_stages(folder, ("judge",), Options())
-    assert judged.to_retry == 1
+    judged = run_stages(folder, ("judge",))
+    assert judged.totals.to_retry == 1
     assert "the edited picture" in judged.failures[0].reason
-    run_stages(folder, ("estimate", "report"), Options())
+    run_stages(folder, ("estimate", "report"))
     assert "Pictures are lost" in (folder / "report.html").read_text()
-    assert run_stages(folder, ("edit", "judge"), Options()).to_retry == 0
+    assert run_stages(folder, ("edit", "judge")).totals.to_retry == 0
     assert picture.read_bytes() == whole
     assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
 
 
 def test_a_portrait_that_is_lost_everywhere_is_named_by_the_report(write_audit: Write):
     folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     with Run.open(folder) as run:
         portrait = run.design.portraits[0]
         run.picture(portrait.image.sha256).unlink()
     (folder.parent / "portraits" / f"{portrait.id}.png").unlink()
-    run_stages(folder, ("estimate", "report"), Options())
+    run_stages(folder, ("estimate", "report"))
     assert "Missing, or no longer what they were: portraits 1." in (folder / "report.html").read_text()
 
 

@@ -121,7 +121,7 @@ def test_tables_exports_and_report_are_those_of_a_local_run(
             (scratch / name).mkdir()
             # Both from the same inputs, so that nothing but the place of pictures differs.
             made = audit(scratch, as_file, people=4, seeds=seeds, prompts=prompts, extra=extra)
-            options = pipeline.Options(out=scratch / name)
+            options = pipeline.RunOptions(out=scratch / name)
             summary = pipeline.run_stages(made, ("edit", "judge", "estimate", "report"), options)
             assert summary.ended is pipeline.Ended.COMPLETE
         here, there = scratch / "here", scratch / "there"

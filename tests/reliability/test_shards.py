@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs.store import Store
 from stillme.runs.store.merging import merge
@@ -29,23 +29,23 @@ def tables(folder: Path) -> dict[str, bytes]:
 
 def test_the_union_of_shards_gives_the_tables_of_the_whole_byte_for_byte(tmp_path: Path, write_audit: Write):
     folder = write_audit(EDITOR, extra=HERE)
-    whole = run_stages(folder, ALL, Options(out=tmp_path / "whole"))
-    shards = [run_stages(folder, ALL, Options(shard=Shard(number=n, count=3))) for n in (1, 2, 3)]
+    whole = run_stages(folder, ALL, RunOptions(out=tmp_path / "whole"))
+    shards = [run_stages(folder, ALL, RunOptions(shard=Shard(number=n, count=3))) for n in (1, 2, 3)]
     assert sum(tally.done for shard in shards for tally in shard.tallies) == sum(t.done for t in whole.tallies)
     assert all(0 < shard.tallies[0].done < whole.tallies[0].done for shard in shards)
     merged = merge([shard.folder for shard in shards], tmp_path / "union")
     assert (merged.added["edit"], merged.conflicts, merged.lost) == (36, [], [])
     assert merge([shard.folder for shard in reversed(shards)], tmp_path / "union").added == {}, "twice adds nothing"
-    run_stages(tmp_path / "union", ("estimate", "report"), Options())
+    run_stages(tmp_path / "union", ("estimate", "report"))
     assert tables(tmp_path / "union") == tables(tmp_path / "whole")
-    again = run_stages(tmp_path / "union", ALL, Options())
+    again = run_stages(tmp_path / "union", ALL)
     assert sum(tally.done for tally in again.tallies) == 0, "a run goes on where the shards were"
 
 
 def test_different_results_for_the_same_work_are_named_and_the_first_counts(tmp_path: Path, write_audit: Write):
     folder = write_audit(EDITOR, extra=HERE)
     for name in ("a", "b"):
-        run_stages(folder, ("edit",), Options(out=tmp_path / name))
+        run_stages(folder, ("edit",), RunOptions(out=tmp_path / name))
     with Store.writing(tmp_path / "b") as store:
         (key, image) = store.query("SELECT key, image FROM edit ORDER BY id LIMIT 1").fetchone()
         other = store.pictures.add(b"other bytes")
@@ -63,7 +63,7 @@ def test_different_results_for_the_same_work_are_named_and_the_first_counts(tmp_
 
 def test_runs_of_different_audits_are_not_merged(tmp_path: Path, write_audit: Write):
     for name, prompts in (("one", '["O-01"]'), ("two", '["O-02"]')):
-        run_stages(write_audit(prompts=prompts), ("edit",), Options(out=tmp_path / name))
+        run_stages(write_audit(prompts=prompts), ("edit",), RunOptions(out=tmp_path / name))
     with pytest.raises(StillmeError, match="asks something else"):
         merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import estimates
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.figure_files import write_figures
@@ -24,7 +24,7 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = readings.write(
         tmp_path_factory.mktemp("report") / "biased", names=("<b>Black", "Indian", "White"), share=0.4, wrong=0.1
     )
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     return folder
 
 
@@ -94,7 +94,7 @@ def test_figures_have_the_flows(biased: Path, tmp_path: Path):
 
 def test_an_honest_editor_gets_no_sentence_and_no_coloured_flow(tmp_path: Path):
     folder = readings.write(tmp_path / "a", share=0.0, wrong=0.25)
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     html, section = page(folder)
     assert section is not None
     assert section.sentences == ()
@@ -104,7 +104,7 @@ def test_an_honest_editor_gets_no_sentence_and_no_coloured_flow(tmp_path: Path):
 
 def test_doubts_and_refusals_are_shown_by_group(tmp_path: Path):
     folder = readings.write(tmp_path / "a", unsure="person % 3 == 1", prompts=("O-01", "V-01"))
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     _, section = page(folder)
     assert section is not None
     assert ("reader", "Indian", "unedited", "100.0 %", "0.0 %") in section.unsure
@@ -115,7 +115,7 @@ def test_doubts_and_refusals_are_shown_by_group(tmp_path: Path):
 def test_without_readers_there_is_no_section(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
     readings.without_readers(folder)
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     html, section = page(folder)
     assert section is None
     assert "into-what" not in html

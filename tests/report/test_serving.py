@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.report.data import Redaction
 from stillme.report.server import LivePage, Refresher, Served, Server, serve
@@ -45,7 +45,7 @@ def ask(server: Server, path: str, host: str = "localhost", method: str = "GET")
 @pytest.fixture
 def run(write_audit: Callable[..., Path]) -> Path:
     folder = write_audit()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     return folder
 
 
@@ -58,7 +58,7 @@ def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: p
             refresher.refresh()
         rested = len(counted)
         assert rested <= 2, "closing a ledger may fold its log into it, once"
-        run_stages(run, ("judge",), Options())
+        run_stages(run, ("judge",))
         refresher.refresh()
         assert len(counted) == rested + 1
 
@@ -74,7 +74,7 @@ def test_the_page_follows_the_run(run: Path) -> None:
         assert not before["complete"]
         refresher.refresh()
         assert json.loads(ask(server, "/progress")[1])["page"] == 1, "nothing new, nothing to paint"
-        run_stages(run, ("judge",), Options())
+        run_stages(run, ("judge",))
         refresher.refresh()
         after = json.loads(ask(server, "/progress")[1])
         assert after["complete"]
@@ -120,7 +120,7 @@ def test_pictures_come_from_the_run_and_nothing_else_does(run: Path) -> None:
     with serving(run) as (_, server):
         status, body, headers = ask(server, f"/images/{picture.parent.name}/{picture.name}")
         assert (status, body) == (200, picture.read_bytes())
-        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Content-Type-RunOptions"] == "nosniff"
         assert ask(server, "/", method="HEAD")[1] == b""
         for path in ("/stillme.sqlite", "/images/../audit.toml", "/images/%2e%2e/audit.toml", "/audit.toml"):
             assert ask(server, path)[0] == 404, path
@@ -158,7 +158,7 @@ def test_a_reader_is_offered_the_newer_numbers(browser: Browser, run: Path) -> N
         page.goto(server.address)
         wait_until(page, "document.querySelector('#live p').textContent.includes('going on')")
         assert not page.get_by_role("button", name="Show the newer numbers").is_visible()
-        run_stages(run, ("judge",), Options())
+        run_stages(run, ("judge",))
         refresher.refresh()
         page.get_by_role("button", name="Show the newer numbers").click(timeout=15_000)
         wait_until(page, "document.querySelector('#live p')?.textContent.includes('complete')")

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 
 Write = Callable[..., Path]
 JUDGES = """
@@ -27,7 +27,7 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 def test_what_judges_dispute_is_listed_with_what_each_said(write_audit: Write):
     folder = write_audit(judge=JUDGES.format(success=3, race=3))
-    run_stages(folder, ("edit", "judge", "estimate"), Options())
+    run_stages(folder, ("edit", "judge", "estimate"))
     listed = rows(folder, "flagged.csv")
     assert {row["priority"] for row in listed} == {"medium"}
     assert {row["axis"] for row in listed} == {"race_change"}
@@ -39,11 +39,11 @@ def test_what_judges_dispute_is_listed_with_what_each_said(write_audit: Write):
 
 def test_judges_who_agree_leave_nothing_to_people(write_audit: Write):
     folder = write_audit(judge=JUDGES.format(success=4, race=2))
-    run_stages(folder, ("edit", "judge", "estimate"), Options())
+    run_stages(folder, ("edit", "judge", "estimate"))
     assert rows(folder, "flagged.csv") == []
 
 
 def test_a_single_judge_has_nobody_to_agree_with(write_audit: Write):
     folder = write_audit()
-    run_stages(folder, ("edit", "judge", "estimate"), Options())
+    run_stages(folder, ("edit", "judge", "estimate"))
     assert not (folder / "tables" / "judges").exists()

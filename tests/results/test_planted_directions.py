@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.rubric.readings import TOWARD_REFERENCE
 from stillme.core.types import Interval
 from stillme.runs import Run
@@ -75,7 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("directions")
     (folder / "reader.py").write_text(READER)
     (folder / "audit.toml").write_text(AUDIT)
-    assert run_stages(folder, ("edit", "judge"), Options()).finished
+    assert run_stages(folder, ("edit", "judge")).finished
     return folder
 
 
@@ -99,6 +99,6 @@ def test_half_of_two_presets_become_the_reference_and_the_honest_editor_is_not_a
 
 
 def test_the_report_of_a_planted_editor_needs_no_judge_that_measures_what_it_planted(folder: Path):
-    summary = run_stages(folder, ("report",), Options())
+    summary = run_stages(folder, ("report",))
     assert summary.report is not None
     assert "directed: " in summary.report.read_text().partition("<main>")[0]

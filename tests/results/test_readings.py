@@ -9,7 +9,7 @@ import pytest
 
 import stillme
 from stillme import audit as audits
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, UnknownName
 from stillme.core.prompts import diagnostic, roles, stereotyped_gender
 from stillme.core.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
@@ -137,7 +137,7 @@ def test_shards_are_read_once_they_are_merged(tmp_path: Path):
     folder = readings.write(tmp_path / "a", share=0.4, prompts=("O-01", "V-01"), per_group=4)
     parts = [tmp_path / "one", tmp_path / "two"]
     for number, part in enumerate(parts, start=1):
-        run_stages(folder, ("edit", "judge"), Options(shard=Shard(number=number, count=2), out=part))
+        run_stages(folder, ("edit", "judge"), RunOptions(shard=Shard(number=number, count=2), out=part))
         assert read(part).unread > 0
     merge(parts, tmp_path / "a")
     assert readings.run(folder).finished
@@ -206,7 +206,7 @@ def test_a_gate_holds_a_direction_to_its_limit(biased: Path, rule: str, verdict:
 
 def test_a_gate_does_not_decide_on_half_the_readings(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01", "V-01"))
-    run_stages(folder, ("edit", "judge"), Options(limit=30))
+    run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
     with Run.open(folder) as opened:
         decided = gate(opened, Asked(rules=["toward_reference <= 30%"]))
     assert decided.outcome is Verdict.NO_DATA
@@ -310,7 +310,7 @@ def test_a_wrong_section_says_what_to_write(tmp_path: Path, section: str, proble
 
 def test_half_a_run_is_read_for_what_it_has(tmp_path: Path):
     folder = readings.write(tmp_path / "a", share=0.4)
-    run_stages(folder, ("edit", "judge"), Options(limit=30))
+    run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
     found = read(folder)
     assert found.unread == 0
     assert isinstance(toward_reference(found).outcome, Interval)
@@ -318,12 +318,12 @@ def test_half_a_run_is_read_for_what_it_has(tmp_path: Path):
 
 def test_a_run_without_readings_yet_says_so_and_shows_no_number(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=3)
-    summary = run_stages(folder, ("edit",), Options())
+    summary = run_stages(folder, ("edit",))
     assert [tally.name for tally in summary.tallies] == ["edit ours"]
     found = read(folder)
     assert found.unread == 9
     assert all(isinstance(shift.outcome, NotEstimable) for shift in found.shifts(0.95))
-    run_stages(folder, ("estimate", "report"), Options())
+    run_stages(folder, ("estimate", "report"))
     assert "9 edits have no reading yet" in (folder / "report.html").read_text()
     with Run.open(folder) as opened:
         counts, _ = count(opened)
@@ -337,7 +337,7 @@ def test_a_reader_that_breaks_fails_and_is_asked_again(tmp_path: Path):
     fixed = text.replace('name = "reader" }', 'name = "reader", parameters = { version = "1" } }')
     (folder / "audit.toml").write_text(fixed + "attempts = 1\n")
     (folder / "reader.py").write_text("def read(image):\n    return {'race': 'Martian', 'gender': None, 'age': None}\n")
-    broken = run_stages(folder, ("edit", "judge"), Options(allow_failures=True))
+    broken = run_stages(folder, ("edit", "judge"), RunOptions(allow_failures=True))
     assert not broken.finished
     assert "'Martian'; give one of Black, Indian, White, or None" in broken.as_text()
     assert read(folder).unread == 9

@@ -9,7 +9,7 @@ import pytest
 
 from stillme import audit
 from stillme import runs as results
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit import Audit
 from stillme.core.errors import InvalidAudit
 from stillme.core.types import Arm
@@ -31,7 +31,7 @@ parameters = {{ scores = {{ skin_tone = 4 }} }}
 
 
 def gathered(folder: Path) -> results.Results:
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     return Run.open(folder).results
 
 

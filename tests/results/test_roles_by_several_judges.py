@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.types import Interval, NotEstimable, Request
 from stillme.estimates import RatingState, adherence
 from stillme.findings.tables.analyses import analyse
@@ -34,7 +34,7 @@ def contradicting(judge: str, request: Request, _epoch: int) -> int:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = role_runs.write(tmp_path_factory.mktemp("roles"), {"one": 1, "two": 1}, contradicting)
-    run_stages(folder, ("estimate", "report"), Options())
+    run_stages(folder, ("estimate", "report"))
     return folder
 
 

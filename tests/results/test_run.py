@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.design import is_edited
 from stillme.cli import cli
 from stillme.core import registry
@@ -135,26 +135,26 @@ def test_outputs_that_were_moved_after_the_run_change_no_table(write_audit: Writ
     outputs = tmp_path / "outputs"
     folder = write_audit(FOLDER_EDITOR.format(outputs), prompts='["O-01"]')
     shutil.copytree(tmp_path / "portraits", outputs, ignore=lambda _, names: [n for n in names if n.endswith("csv")])
-    run_stages(folder, ALL, Options())
+    run_stages(folder, ALL)
     before = tables(folder)
     shutil.move(outputs, tmp_path / "away")
     assert "100%" in stillme("status", folder).output
     said: list[str] = []
-    run_stages(folder, ("estimate",), Options(say=said.append))
+    run_stages(folder, ("estimate",), RunOptions(say=said.append))
     assert tables(folder) == before
     assert "Files of finished edits changed since this run was recorded" in said[0]
     assert "The recorded configuration is used" in said[0]
 
 
 def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
-    run_stages(finished, ("estimate",), Options())
+    run_stages(finished, ("estimate",))
     assert not is_edited(finished)
     file = finished / "audit.toml"
     file.write_text(file.read_text().replace("factors = ['group']", "factors = ['group']\nconfidence = 0.8"))
     with Run.open(finished) as run:
         assert run.settings.confidence == 0.95
     assert "audit.toml was changed after this run was recorded" in stillme("tables", finished, "4").stderr
-    run_stages(finished, ("estimate",), Options())
+    run_stages(finished, ("estimate",))
     with Run.open(finished) as run:
         assert run.settings.confidence == 0.8
     assert not is_edited(finished)

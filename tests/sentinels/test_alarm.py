@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from stillme.api.pipeline import Ended, Options, run_audit
+from stillme.api.pipeline import Ended, RunOptions, run_audit
 from stillme.core.rubric.limits import load as load_limits
 from stillme.estimates.cusum import alarm_probability, limit_for, moved
 from stillme.findings.gate import Asked, Verdict, gate
@@ -111,12 +111,12 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     audit, judge = make(share=0.5)
     judge.wrong_from = 60
     said: list[str] = []
-    summary = run_audit(audit, Options(say=said.append))
+    summary = run_audit(audit, RunOptions(say=said.append))
     (alarm,) = [line for line in said if "failing its control pairs" in line]
     assert re.search(r"knowing is failing its control pairs \(\d+ of \d+ wrong\)\. Do not rely on its scores\.", alarm)
     assert "more than the limits of calibration allow" in alarm
     assert summary.ended is Ended.COMPLETE
-    assert summary.to_retry == 0
+    assert summary.totals.to_retry == 0
     assert f"  warning: {summary.known_answers[0].alarm}" in summary.as_text().splitlines()
     assert summary.as_json()["alarms"] == [summary.known_answers[0].alarm]
     with Run.open(audit.folder) as run:

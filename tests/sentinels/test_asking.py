@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from PIL import Image
 
-from stillme.api.pipeline import Ended, Options, run_audit
+from stillme.api.pipeline import Ended, RunOptions, run_audit
 from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn
 from stillme.runs.store import Store
-from stillme.work.working import Conditions, work
+from stillme.work.stages import work
 from tests.sentinels.conftest import AXES, Knowing, Make
 
 BOTH = ("edit", "judge")
@@ -19,7 +19,7 @@ BOTH = ("edit", "judge")
 
 def test_a_share_of_the_questions_is_known_and_never_the_first(make: Make):
     audit, judge = make()
-    worked = work(audit, BOTH, Conditions())
+    worked = work(audit, BOTH, RunOptions())
     assert (worked.ended, worked.totals.assessments) == (Ended.COMPLETE, 100)
     assert 18 <= len(judge.hidden) <= 20, "one in each stretch; a few belong after the last question"
     assert judge.hidden[0] > 0
@@ -30,7 +30,7 @@ def test_a_share_of_the_questions_is_known_and_never_the_first(make: Make):
 def test_few_questions_and_a_share_of_zero_have_none(make: Make):
     for more in ({"share": 0.0}, {"sections": {"prompts": {"only": ["O-01"]}}, "share": 0.05}):
         audit, judge = make(name=str(more), **more)
-        work(audit, BOTH, Conditions())
+        work(audit, BOTH, RunOptions())
         assert judge.asked
         assert not judge.hidden
 
@@ -57,7 +57,7 @@ def test_pairs_are_balanced_over_skin_tones_and_mixed():
 
 def test_a_hidden_pair_has_the_form_of_a_real_one(make: Make):
     audit, judge = make(labels=True)
-    work(audit, BOTH, Conditions())
+    work(audit, BOTH, RunOptions())
     hidden = [pair for pair in judge.asked if judge.is_hidden(pair)]
     real = [pair for pair in judge.asked if not judge.is_hidden(pair)]
     for pair in hidden:
@@ -88,9 +88,9 @@ def test_nothing_of_the_run_changes_by_them(make: Make):
 
 def test_they_cost_and_count_for_the_budget(make: Make):
     audit, judge = make()
-    assert run_audit(audit, Options()).cost == pytest.approx(0.01 * len(judge.asked))
+    assert run_audit(audit).totals.cost == pytest.approx(0.01 * len(judge.asked))
     audit, judge = make(name="short", judge=Knowing(), sections={"budget": {"dollars": 0.5}})
-    summary = run_audit(audit, Options())
+    summary = run_audit(audit)
     assert summary.ended is Ended.OVER_BUDGET
     assert len(judge.asked) <= 50
     assert judge.hidden
@@ -98,28 +98,28 @@ def test_they_cost_and_count_for_the_budget(make: Make):
 
 def test_a_rerun_asks_only_what_is_missing(make: Make):
     audit, judge = make(sections={"budget": {"dollars": 0.5}})
-    work(audit, BOTH, Conditions())
+    work(audit, BOTH, RunOptions())
     first = {pair.edit for pair in judge.asked}
     again, other = make(judge=Knowing())
-    work(again, BOTH, Conditions())
+    work(again, BOTH, RunOptions())
     assert not first & {pair.edit for pair in other.asked}
     assert not other.is_hidden(other.asked[0])
     with Store.reading(audit.folder) as store:
         numbers = [row.number for row in store.sentinels(judge.spec.key)]
     assert len(numbers) == len(set(numbers)) >= 18
     last, nobody = make(judge=Knowing())
-    work(last, BOTH, Conditions())
+    work(last, BOTH, RunOptions())
     assert not nobody.asked
 
 
 def test_a_failed_one_is_tried_again_by_the_next_run(make: Make):
     audit, judge = make()
     judge.fails = judge.is_hidden
-    worked = work(audit, BOTH, Conditions())
+    worked = work(audit, BOTH, RunOptions())
     failed = len(judge.hidden)
     assert (worked.totals.to_retry, worked.totals.assessments) == (failed, 100)
     assert worked.totals.cost == pytest.approx(0.01 * len(judge.asked)), "a failed try is counted once"
     assert str(worked.failures[0]) == f"judge failed {failed}×: gone"
     again, other = make(judge=Knowing())
-    assert work(again, BOTH, Conditions(only_failed=True)).totals.to_retry == 0
+    assert work(again, BOTH, RunOptions(only_failed=True)).totals.to_retry == 0
     assert len(other.asked) == len(other.hidden) == failed

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.api.pipeline import Ended, run_stages
 from stillme.findings.evidence import opened_bundle, seal, verify
 from stillme.findings.plan import plan_audit
 from stillme.runs import Run
@@ -54,7 +54,7 @@ def write(folder: Path, portraits: Path, parameters: dict[str, Any], share: floa
 
 
 def judged(folder: Path) -> Ended:
-    return run_stages(folder, ("edit", "judge"), Options()).ended
+    return run_stages(folder, ("edit", "judge")).ended
 
 
 def hidden_rows(folder: Path) -> list[tuple[int, str]]:
@@ -130,7 +130,7 @@ def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portrait
     server, rows = serve(), []
     for name, share in (("plain", 0.0), ("watched", 0.4)):
         folder = write(tmp_path / name, portraits, parameters(server), share)
-        run_stages(folder, ("edit", "judge", "estimate", "report"), Options())
+        run_stages(folder, ("edit", "judge", "estimate", "report"))
         with Run.open(folder) as run:
             seal(run, tmp_path / f"{name}.zip")
         verification = verify(tmp_path / f"{name}.zip")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli.logs import configure
 from stillme.core.redaction import redacted
 from stillme.runs import Run
@@ -21,7 +21,7 @@ TWICE = 'use = "flaky"\nparameters = { failures = 2, cost = 0.5 }'
 
 def test_each_failed_try_is_kept_with_its_error_and_cost_also_where_the_next_succeeded(write_audit: Write):
     folder = write_audit(TWICE, prompts='["O-01"]')
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with Run.open(folder) as run:
         (row, *_) = run.rows()
         tries = list(run.store.attempts.of(row.request.key))
@@ -34,7 +34,7 @@ def test_each_failed_try_is_kept_with_its_error_and_cost_also_where_the_next_suc
 
 def test_tries_are_exported_and_never_changed(write_audit: Write):
     folder = write_audit(TWICE, prompts='["O-01"]')
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with Store.writing(folder) as store:
         assert ATTEMPTS in tables_in(store)
         assert len(list(rows_of(store, ATTEMPTS))) == 12
@@ -49,7 +49,7 @@ def test_a_judge_that_raises_leaves_its_reason_in_the_summary(write_audit: Write
     (folder / "bad.py").write_text("def rate(source, edited):\n    raise OSError('the model is gone')\n")
     text = (folder / "audit.toml").read_text()
     (folder / "audit.toml").write_text(text + "\n[executor]\nattempts = 1\n")
-    summary = run_stages(folder, ("edit", "judge"), Options())
+    summary = run_stages(folder, ("edit", "judge"))
     assert "judge failed 6×: OSError: the model is gone" in summary.as_text()
     assert summary.as_json()["failures"] == [{"stage": "judge", "reason": "OSError: the model is gone", "count": 6}]
 
@@ -65,6 +65,6 @@ def test_the_log_says_what_failed_and_never_a_key(
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setenv("STILLME_LOG", "info")
     configure(0)
-    run_stages(write_audit(TWICE, prompts='["O-01"]'), ("edit",), Options())
+    run_stages(write_audit(TWICE, prompts='["O-01"]'), ("edit",))
     assert "attempt 1 failed: 503 from nowhere" in capsys.readouterr().err
     logger.setLevel(logging.NOTSET)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import AuditChanged
 from stillme.judges.scripted import Scripted
 
@@ -16,7 +16,7 @@ PLANTED = 'use = "scripted"\nparameters = {{ share = {} }}'
 
 def run(folder: Path, *, accept: bool = False) -> tuple[list[str], dict[str, int]]:
     said: list[str] = []
-    summary = run_stages(folder, ("edit", "judge"), Options(say=said.append, allow_changes=accept))
+    summary = run_stages(folder, ("edit", "judge"), RunOptions(say=said.append, allow_changes=accept))
     return said, dict(summary.tallies[0].counts)
 
 

@@ -7,24 +7,24 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.cli import cli
 
 
 def test_one_request_of_each_editor_is_made_judged_and_shown(write_audit: Callable[..., Path]):
     folder = write_audit()
     stages = ("edit", "judge", "estimate", "report")
-    summary = run_stages(folder, stages, Options(limit=1))
+    summary = run_stages(folder, stages, RunOptions(limit=1))
     assert summary.tallies[0].counts == {"edited": 1}
     assert all(sum(tally.counts.values()) == 1 for tally in summary.tallies[1:])
     edit, *answers = summary.samples
     assert "pixels" in edit
     assert answers
     assert summary.report is None
-    again = run_stages(folder, stages, Options(limit=1))
+    again = run_stages(folder, stages, RunOptions(limit=1))
     assert not any(tally.counts for tally in again.tallies), "the same request again"
     assert again.samples == summary.samples
-    whole = run_stages(folder, stages, Options())
+    whole = run_stages(folder, stages)
     assert whole.tallies[0].counts == {"edited": 11}
     assert whole.report is not None
 

@@ -14,9 +14,22 @@ from hypothesis import strategies as st
 
 from stillme.core.types import IN_WORDS, MALFORMED, Failed
 from stillme.runs.store import Attempt
-from stillme.work.breaker import Breaker, Patience
+from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Activity, Done, Limits, Stage, Terms, grouped, in_turn, missing, run, steps, together
+from stillme.work.loop import (
+    Activity,
+    Done,
+    Limits,
+    Session,
+    Stage,
+    grouped,
+    missing,
+    run,
+    run_concurrently,
+    run_sequentially,
+    steps,
+)
+from stillme.work.options import RunOptions
 from stillme.work.spending import Budget, Spending
 from stillme.work.tally import Ended, Tally
 
@@ -70,12 +83,10 @@ def go(
         stage_of(ledger, perform, cost=cost, expected=expected),
         grouped(missing(range(tasks), str, ledger.finished, tally, failed=ledger.failed), batch),
         limits=limits or Limits(backoff=0.0),
-        terms=Terms(
+        session=Session(
             spending=spending or Spending(budget or Budget()),
             stop=stop or Stop(),
-            watch=lambda _: None,
-            say=say,
-            allow_failures=allow_failures,
+            options=RunOptions(say=say, allow_failures=allow_failures),
         ),
         tally=tally,
     )
@@ -280,8 +291,8 @@ def test_the_grid_is_never_held_whole():
     tally = Tally("count", 20_000)
     ledger = Ledger()
     batches = grouped(missing(producing(), str, ledger.finished, tally), 10)
-    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
-    run(stage_of(ledger, consuming), batches, limits=Limits(), terms=terms, tally=tally)
+    session = Session(spending=Spending(Budget()), stop=Stop())
+    run(stage_of(ledger, consuming), batches, limits=Limits(), session=session, tally=tally)
     assert len(ledger.rows) == 20_000
     assert ahead <= 600
 
@@ -364,7 +375,7 @@ def test_a_finished_run_is_not_over_budget():
 def test_a_stage_does_not_call_itself_over_budget_while_another_holds_a_reservation():
     """Both expect far more than a call costs; there is room for one expected call at a time."""
     spending, stop = Spending(Budget(dollars=0.05)), Stop()
-    terms = Terms(spending=spending, stop=stop, watch=lambda _: None)
+    session = Session(spending=spending, stop=stop)
 
     def slow(tasks: Sequence[int]) -> list[Result]:
         time.sleep(0.05)
@@ -376,12 +387,12 @@ def test_a_stage_does_not_call_itself_over_budget_while_another_holds_a_reservat
             stage_of(Ledger(), slow, cost=0.0005, expected=0.03),
             ([task] for task in range(10)),
             limits=Limits(),
-            terms=terms,
+            session=session,
             tally=tally,
         )
         for tally in tallies
     ]
-    assert together(stages, terms) is Ended.COMPLETE
+    assert run_concurrently(stages, session) is Ended.COMPLETE
     assert [tally.done for tally in tallies] == [10, 10]
 
 
@@ -461,7 +472,7 @@ def test_answers_in_words_are_no_outage_but_stop_an_editor_that_never_edits():
     def chatty(tasks: Sequence[int]) -> list[Result]:
         return say(tasks) if tasks[0] in (0, 49) else words(tasks)
 
-    limits = Limits(attempts=1, backoff=0.0, patience=Patience(outage=0.0, unproven=0.0))
+    limits = Limits(attempts=1, backoff=0.0, policy=FailurePolicy(outage=0.0, unproven=0.0))
     ledger = Ledger()
     ended, _ = go(ledger, 50, chatty, limits=limits)
     assert ended is Ended.COMPLETE
@@ -488,7 +499,7 @@ def test_a_short_outage_is_waited_for_with_few_calls():
 
 def test_calls_under_way_when_an_outage_begins_do_not_lengthen_the_pause():
     now = 100.0
-    breaker = Breaker(Patience(pause=1.0, outage=12.0), now=lambda: now)
+    breaker = Breaker(FailurePolicy(pause=1.0, outage=12.0), now=lambda: now)
     breaker.answered()
     down = Failed(error="503", retryable=True, status="503")
     for _ in range(40):
@@ -499,7 +510,7 @@ def test_calls_under_way_when_an_outage_begins_do_not_lengthen_the_pause():
         pauses.append(breaker.seconds_until_trial)
         now += breaker.seconds_until_trial
         breaker.failed(down)
-    assert pauses == [1.0, 2.0, 4.0, 5.0], "and none reaches beyond the end of patience"
+    assert pauses == [1.0, 2.0, 4.0, 5.0], "and none reaches beyond the end of policy"
 
 
 def test_an_outage_is_said_when_it_begins_and_shown_while_it_lasts():
@@ -509,7 +520,7 @@ def test_an_outage_is_said_when_it_begins_and_shown_while_it_lasts():
     def dies(tasks: Sequence[int]) -> list[Result]:
         return say(tasks) if next(answered) < 20 else [Failed(error="503: gone", retryable=True, status="503")]
 
-    limits = Limits(concurrency=4, backoff=0.02, patience=Patience(outage=0.3))
+    limits = Limits(concurrency=4, backoff=0.02, policy=FailurePolicy(outage=0.3))
     go(Ledger(), 1000, dies, limits=limits, say=said.append)
     (sentence,) = said
     assert sentence.startswith("count: nothing has worked since ")
@@ -537,8 +548,8 @@ def test_a_long_outage_ends_the_stage_and_says_since_when():
         return say(tasks) if next(answered) < 20 else [Failed(error="503: gone", retryable=True, status="503")]
 
     ledger = Ledger()
-    patience = Patience(outage=0.5)
-    ended, tally = go(ledger, 100_000, dies, limits=Limits(concurrency=4, backoff=0.02, patience=patience))
+    policy = FailurePolicy(outage=0.5)
+    ended, tally = go(ledger, 100_000, dies, limits=Limits(concurrency=4, backoff=0.02, policy=policy))
     assert ended is Ended.OUTAGE
     assert tally.reason.startswith("nothing has worked since ")
     assert tally.reason.endswith("503: gone")
@@ -592,10 +603,10 @@ def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():
 # -- several stages ----------------------------------------------------------------------------------------------------
 
 
-def activity(ledger: Ledger, perform: Callable[[Sequence[int]], Sequence[Result]], terms: Terms) -> Activity:
+def activity(ledger: Ledger, perform: Callable[[Sequence[int]], Sequence[Result]], session: Session) -> Activity:
     tally = Tally("count", 20)
     batches = grouped(missing(range(20), str, ledger.finished, tally), 1)
-    return steps(stage_of(ledger, perform), batches, limits=Limits(concurrency=2), terms=terms, tally=tally)
+    return steps(stage_of(ledger, perform), batches, limits=Limits(concurrency=2), session=session, tally=tally)
 
 
 def test_stages_run_at_the_same_time_and_save_in_one_thread():
@@ -612,9 +623,12 @@ def test_stages_run_at_the_same_time_and_save_in_one_thread():
             barrier.wait()  # passes only if both stages are under way
         return say(tasks)
 
-    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
+    session = Session(spending=Spending(Budget()), stop=Stop())
     one, other = Watched(), Watched()
-    assert together([activity(one, meeting, terms), activity(other, meeting, terms)], terms) is Ended.COMPLETE
+    assert (
+        run_concurrently([activity(one, meeting, session), activity(other, meeting, session)], session)
+        is Ended.COMPLETE
+    )
     assert (len(one.rows), len(other.rows)) == (20, 20)
     assert writers == {threading.get_ident()}
 
@@ -623,9 +637,11 @@ def test_a_stage_that_cannot_work_keeps_no_other_from_working():
     def locked(_: Sequence[int]) -> list[Result]:
         return [Failed(error="401", retryable=True, fatal=True)]
 
-    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
+    session = Session(spending=Spending(Budget()), stop=Stop())
     blocked, free = Ledger(), Ledger()
-    ended = together([in_turn([activity(blocked, locked, terms), activity(free, say, terms)])], terms)
+    ended = run_concurrently(
+        [run_sequentially([activity(blocked, locked, session), activity(free, say, session)])], session
+    )
     assert ended is Ended.STOPPED
     assert len(free.rows) == 20
 
@@ -641,17 +657,17 @@ def test_what_is_under_way_is_kept_when_a_stage_breaks():
         return say(tasks)
 
     ledger, other = Ledger(), Ledger()
-    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
+    session = Session(spending=Spending(Budget()), stop=Stop())
     tally = Tally("count", 100)
     batches = grouped(missing(range(100), str, ledger.finished, tally), 1)
-    broken = steps(stage_of(ledger, breaking), batches, limits=Limits(concurrency=8), terms=terms, tally=tally)
+    broken = steps(stage_of(ledger, breaking), batches, limits=Limits(concurrency=8), session=session, tally=tally)
 
     def slow(tasks: Sequence[int]) -> list[Result]:
         time.sleep(0.02)
         return say(tasks)
 
     with pytest.raises(OSError, match="disk is full"):
-        together([broken, activity(other, slow, terms)], terms)
+        run_concurrently([broken, activity(other, slow, session)], session)
     assert {int(key) for key in ledger.rows} == set(begun) - {3}
     assert other.rows, "the other stage saved what it had"
 
@@ -732,7 +748,7 @@ def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pyte
             raise OSError("No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        go(Full(), 50, say, limits=Limits(patience=Patience(outage=0.3)))
+        go(Full(), 50, say, limits=Limits(policy=FailurePolicy(outage=0.3)))
 
 
 @pytest.mark.parametrize("expected", [0.3, None], ids=["priced", "of unknown price"])

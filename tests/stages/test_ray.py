@@ -29,8 +29,8 @@ from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.places import PicturePlace
 from stillme.work.executors import executor_of
-from stillme.work.ray_executor import Performer, RayWorker, capacity
-from stillme.work.workers import Inside, Posting
+from stillme.work.ray_executor import RayWorker, WorkerActor, capacity
+from stillme.work.workers import Inside, WorkerSpec
 from tests.buckets import S3, Bucket
 
 Write = Callable[..., Path]
@@ -255,7 +255,7 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
         portraits=(elsewhere,), prompt=prompt, arm=Arm.BASELINE, instruction="Smile.", editor=editor.spec, seed=0
     )
     recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
-    actor = Performer(Posting(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
+    actor = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
     assert actor.problem() == ""
     (kept,) = actor.perform([request])
     assert kept.image in {name.partition(".")[0] for name in bucket.pictures()}
@@ -264,13 +264,13 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
 def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path: Path):
     place = PicturePlace(tmp_path, (bucket.address,))
     recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
-    problem = Performer(Posting(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
+    problem = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
     assert f"on {socket.gethostname()}, {bucket.address} holds no pictures of runs" in problem
 
 
-def posting(pictures: Path, **changed: Any) -> Posting:
+def spec(pictures: Path, **changed: Any) -> WorkerSpec:
     recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
-    return Posting(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
+    return WorkerSpec(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
 
 
 class TellsItsLimit(Noop):
@@ -283,7 +283,7 @@ def test_an_actors_editor_with_processes_of_its_own_is_told_its_time_limit(
 ):
     editor = TellsItsLimit(Parameters())
     monkeypatch.setattr(Recipe, "build", lambda _: editor)
-    posting(tmp_path, ends_calls_after=7.0).worker()
+    spec(tmp_path, ends_calls_after=7.0).worker()
     assert editor.limit == 7.0
 
 
@@ -312,14 +312,14 @@ class OneActor:
 @pytest.mark.parametrize(("own", "longer"), [(None, False), (7.0, True)])
 def test_an_actor_outlives_a_call_that_its_editor_ends(tmp_path: Path, own: float | None, longer: bool):
     ray = OneActor()
-    worker = RayWorker(ray, posting(tmp_path, ends_calls_after=own), "", str, actors=1, seconds=7.0)
+    worker = RayWorker(ray, spec(tmp_path, ends_calls_after=own), "", str, actors=1, seconds=7.0)
     assert worker.perform(["a task"]) == ["a task"]
     (waited,) = ray.waited
     assert (waited > 7.0) == longer
 
 
 def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
-    problem = Performer(posting(tmp_path), token="shared-elsewhere").problem()
+    problem = WorkerActor(spec(tmp_path), token="shared-elsewhere").problem()
     assert "does not see" in problem
     assert "file system that every machine of the cluster mounts" in problem
 
@@ -327,13 +327,13 @@ def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
 def test_an_actor_of_another_version_says_so(tmp_path: Path):
     (tmp_path / UNFINISHED).mkdir()
     (tmp_path / UNFINISHED / "shared-1").touch()
-    assert "is another one here than where the run was started" in Performer(posting(tmp_path), "shared-1").problem()
+    assert "is another one here than where the run was started" in WorkerActor(spec(tmp_path), "shared-1").problem()
 
 
 def test_what_asks_somebody_elses_computer_stays_in_this_process(tmp_path: Path):
     executor = executor_of(ExecutorSection(kind="ray"))
     here: Any = object()
-    worker = executor.worker(posting(tmp_path, asks_elsewhere=True), here, concurrency=3, seconds=1.0)
+    worker = executor.worker(spec(tmp_path, is_hosted=True), here, concurrency=3, seconds=1.0)
     assert worker == Inside(here, 3)
 
 
@@ -343,14 +343,14 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     here: Any = object()
     with pytest.raises(StillmeError, match=r"RAY_ADDRESS=127\.0\.0\.1:1 does not answer .*unset RAY_ADDRESS"):
-        executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path), here, concurrency=1, seconds=1.0)
+        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), here, concurrency=1, seconds=1.0)
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     here: Any = object()
     with pytest.raises(MissingExtra, match=r'pip install "stillme\[ray\]"'):
-        executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path), here, concurrency=1, seconds=1.0)
+        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), here, concurrency=1, seconds=1.0)
 
 
 def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_path: Path):
@@ -365,7 +365,7 @@ def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_pa
         patched.setitem(sys.modules, "ray", Ray())  # type: ignore[arg-type]
         here: Any = object()
         with pytest.raises(StillmeError, match="No machine of the Ray cluster has 1 GPU and a CPU for editor 'noop'"):
-            executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path, gpus=1), here, concurrency=1, seconds=1.0)
+            executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path, gpus=1), here, concurrency=1, seconds=1.0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, StillmeError
 from stillme.runs import Run
 from stillme.runs.store import Store
@@ -47,9 +47,9 @@ def rows(folder: Path) -> int:
 
 def test_baselines_are_taken_from_the_first_experiment_which_keeps_all_of_its_rows(tmp_path: Path, portraits: Path):
     first = write(tmp_path / "diagnosis", portraits)
-    run_stages(first, STAGES, Options())
+    run_stages(first, STAGES)
     second, said = mitigation(tmp_path, portraits), list[str]()
-    summary = run_stages(second, STAGES, Options(say=said.append))
+    summary = run_stages(second, STAGES, RunOptions(say=said.append))
     edit, judge = summary.tallies
     noops = edit.counts["edited"]
     assert (edit.already, edit.total) == (4, 4 + noops)
@@ -64,10 +64,10 @@ def test_baselines_are_taken_from_the_first_experiment_which_keeps_all_of_its_ro
 
 
 def test_what_was_taken_over_is_not_taken_again(tmp_path: Path, portraits: Path):
-    run_stages(write(tmp_path / "diagnosis", portraits), STAGES, Options())
+    run_stages(write(tmp_path / "diagnosis", portraits), STAGES)
     second, said = mitigation(tmp_path, portraits), list[str]()
-    run_stages(second, STAGES, Options())
-    run_stages(second, STAGES, Options(say=said.append))
+    run_stages(second, STAGES)
+    run_stages(second, STAGES, RunOptions(say=said.append))
     assert not [note for note in said if note.startswith("Taken")]
 
 
@@ -78,9 +78,9 @@ def test_descriptions_are_taken_over_and_with_them_the_edits_that_need_them(tmp_
     for name, reuse in (("one", ""), ("two", '[reuse]\nruns = ["../one"]\n')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "audit.toml").write_text(f'arms = ["feature"]\n{common}{plugins}{reuse}')
-    run_stages(tmp_path / "one", ("edit",), Options())
+    run_stages(tmp_path / "one", ("edit",))
     said = list[str]()
-    run_stages(tmp_path / "two", ("edit",), Options(say=said.append))
+    run_stages(tmp_path / "two", ("edit",), RunOptions(say=said.append))
     assert "Taken from ../one: 1 edits, 0 judgements, 1 descriptions." in said
     with Store.reading(tmp_path / "two") as store:
         assert store.totals().cost == 0
@@ -89,7 +89,7 @@ def test_descriptions_are_taken_over_and_with_them_the_edits_that_need_them(tmp_
 def test_a_run_that_is_not_there_is_named(tmp_path: Path, portraits: Path):
     second = mitigation(tmp_path, portraits)
     with pytest.raises(InvalidAudit, match=r"reuse.runs\[0\]: '../diagnosis' is not a folder"):
-        run_stages(second, STAGES, Options())
+        run_stages(second, STAGES)
     (tmp_path / "diagnosis").mkdir()
     with pytest.raises(StillmeError, match=r"diagnosis of \[reuse\] has no run yet"):
-        run_stages(second, STAGES, Options())
+        run_stages(second, STAGES)

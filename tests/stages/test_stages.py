@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.api.pipeline import Ended, run_stages
 from stillme.runs import Run
 from stillme.runs.store import Store
 
@@ -24,56 +24,56 @@ def outcomes(folder: Path) -> dict[str, int]:
 
 def test_a_refusal_is_a_finding_and_is_not_asked_again(write_audit: Write):
     folder = write_audit('use = "moody"')
-    summary = run_stages(folder, ALL, Options())
+    summary = run_stages(folder, ALL)
     refused = summary.tallies[0].counts["refused"]
     assert 0 < refused < 12
     assert summary.tallies[1].total == 12 - refused, "only what has a picture is judged"
-    assert run_stages(folder, ("edit",), Options()).tallies[0].already == 12
+    assert run_stages(folder, ("edit",)).tallies[0].already == 12
 
 
 def test_an_outage_is_not_a_refusal_and_is_retried_by_the_next_run(write_audit: Write):
     folder = write_audit('use = "flaky"\nparameters = { failures = 2 }', extra="[executor]\nattempts = 2")
-    first = run_stages(folder, ("edit",), Options())
-    assert (first.to_retry, outcomes(folder)) == (12, {"failed for now": 12})
+    first = run_stages(folder, ("edit",))
+    assert (first.totals.to_retry, outcomes(folder)) == (12, {"failed for now": 12})
     # The plugin forgets between runs; two failures are again more than two attempts allow.
-    again = run_stages(folder, ("edit",), Options())
-    assert (again.to_retry, outcomes(folder)) == (12, {"failed for now": 24})
+    again = run_stages(folder, ("edit",))
+    assert (again.totals.to_retry, outcomes(folder)) == (12, {"failed for now": 24})
 
 
 def test_a_passing_failure_is_retried_within_the_run(write_audit: Write):
     folder = write_audit('use = "flaky"\nparameters = { failures = 2, cost = 0.01 }')
-    summary = run_stages(folder, ("edit",), Options())
-    assert (summary.to_retry, outcomes(folder)) == (0, {"edited": 12})
+    summary = run_stages(folder, ("edit",))
+    assert (summary.totals.to_retry, outcomes(folder)) == (0, {"edited": 12})
     assert summary.tallies[0].retried == 24
-    assert round(summary.cost, 2) == 0.36, "failed attempts cost too"
+    assert round(summary.totals.cost, 2) == 0.36, "failed attempts cost too"
 
 
 def test_an_editor_that_raises_has_failed_and_refused_nothing(write_audit: Write):
     raises = 'use = "moody"\nparameters = { raises = true }'
     # Fewer failures in a row than the stage would pause for.
     folder = write_audit(raises, prompts='["O-01"]', extra="[executor]\nattempts = 1")
-    summary = run_stages(folder, ALL, Options())
+    summary = run_stages(folder, ALL)
     assert outcomes(folder) == {"failed for now": 6}
-    assert summary.to_retry == 6
+    assert summary.totals.to_retry == 6
     with Store.reading(folder) as store:
         assert {message for (message,) in store.query("SELECT message FROM edit")} == {"RuntimeError: out of memory"}
 
 
 def test_a_budget_stops_the_run_and_the_next_one_goes_on(write_audit: Write):
     editor = 'use = "flaky"\nparameters = { failures = 0, cost = 1.0 }'
-    first = run_stages(write_audit(editor, extra="[budget]\ndollars = 3"), ALL, Options())
+    first = run_stages(write_audit(editor, extra="[budget]\ndollars = 3"), ALL)
     assert first.ended is Ended.OVER_BUDGET
     assert 3 <= first.tallies[0].counts["edited"] < 12
     assert not first.tables
-    second = run_stages(write_audit(editor), ALL, Options())
+    second = run_stages(write_audit(editor), ALL)
     assert second.ended is Ended.COMPLETE
     assert second.tallies[0].already == first.tallies[0].counts["edited"]
-    assert second.cost == 12.0
+    assert second.totals.cost == 12.0
 
 
 def test_a_judge_that_abstains_is_counted_and_never_scored(write_audit: Write):
     folder = write_audit(judge='use = "scripted"\nparameters = { share = 0.5 }')
-    run_stages(folder, ALL, Options())
+    run_stages(folder, ALL)
     with Store.reading(folder) as store:
         found = dict(store.query("SELECT outcome, COUNT(score) FROM judgement GROUP BY 1"))
     assert found["abstained"] == 0
@@ -83,7 +83,7 @@ def test_a_judge_that_abstains_is_counted_and_never_scored(write_audit: Write):
 
 def test_repeated_ratings_are_kept_one_by_one(write_audit: Write):
     folder = write_audit(judge='use = "scripted"\nepochs = 3')
-    summary = run_stages(folder, ALL, Options())
+    summary = run_stages(folder, ALL)
     assert summary.tallies[1].counts["judged"] == 36
     with Store.reading(folder) as store:
         assert dict(store.query("SELECT epoch, COUNT(*) FROM assessment GROUP BY 1")) == {0: 12, 1: 12, 2: 12}
@@ -92,20 +92,20 @@ def test_repeated_ratings_are_kept_one_by_one(write_audit: Write):
 def test_a_picture_that_is_gone_is_named(write_audit: Write):
     folder = write_audit('use = "python:./negative.py:edit"', extra="[executor]\nisolate = false")
     (folder / "negative.py").write_text("def edit(image):\n    return image.point(lambda value: 255 - value)\n")
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with Run.open(folder) as run:
         sources = {portrait.image.sha256 for portrait in run.design.portraits}
         lost = run.picture(next(row.image for row in run.rows() if row.image not in sources))
     lost.unlink()
-    judged = run_stages(folder, ("judge",), Options())
+    judged = run_stages(folder, ("judge",))
     assert lost.name in judged.failures[0].reason
-    assert judged.to_retry > 0
+    assert judged.totals.to_retry > 0
 
 
 def test_the_same_rows_give_the_same_bytes(write_audit: Write):
     folder = write_audit(judge='use = "brightness"')
-    run_stages(folder, ALL, Options())
+    run_stages(folder, ALL)
     tables = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
     assert set(tables) == {"abstentions.csv", "estimates.csv", "findings.json", "groups.csv", "disparities.csv"}
-    run_stages(folder, ("estimate",), Options())
+    run_stages(folder, ("estimate",))
     assert {path.name: path.read_bytes() for path in (folder / "tables").iterdir()} == tables

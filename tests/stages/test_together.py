@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.registry import editor_class
 from stillme.core.types import Assessment, EditOutcome, Failed, Pair, Request
 from stillme.editors.noop import Noop
@@ -20,7 +20,7 @@ from stillme.judges.scripted import Scripted
 from stillme.work import tasks
 from stillme.work.edits import lanes_of
 from stillme.work.executors import Local
-from stillme.work.workers import Posting
+from stillme.work.workers import WorkerSpec
 
 Write = Callable[..., Path]
 WORK = ("edit", "judge")
@@ -77,11 +77,11 @@ def answers(folder: Path) -> list[tuple[str, int]]:
 @pytest.mark.usefixtures("remote")
 def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, last_edit_waits_for_a_judge: list[bool]):
     folder = write_audit(judge=TWO)
-    summary = run_stages(folder, WORK, Options())
+    summary = run_stages(folder, WORK)
     assert last_edit_waits_for_a_judge == [True]
     assert [count for _, count in answers(folder)] == [12, 12]
     assert [tally.total for tally in summary.tallies] == [12, 12, 12]
-    assert run_stages(folder, WORK, Options()).tallies[1].already == 12
+    assert run_stages(folder, WORK).tallies[1].already == 12
 
 
 @pytest.mark.usefixtures("remote")
@@ -97,7 +97,7 @@ def test_two_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatc
 
     monkeypatch.setattr(Scripted, "judge", meeting)
     folder = write_audit(judge=TWO)
-    run_stages(folder, WORK, Options())
+    run_stages(folder, WORK)
     assert len(met) == 2
     assert [count for _, count in answers(folder)] == [12, 12]
 
@@ -106,7 +106,7 @@ def test_two_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatc
 def test_edits_that_overflow_the_queue_are_judged_once(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tasks.Fresh.__init__, "__kwdefaults__", {"most": 2})
     folder = write_audit(judge=TWO)
-    run_stages(folder, WORK, Options())
+    run_stages(folder, WORK)
     assert [count for _, count in answers(folder)] == [12, 12]
 
 
@@ -124,7 +124,7 @@ def test_a_judge_whose_key_is_wrong_stops_alone(write_audit: Write, monkeypatch:
 
     monkeypatch.setattr(Scripted, "judge", judge)
     folder = write_audit(judge=TWO)
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options())
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"))
     text = summary.as_text()
     assert "stopped: 401: Incorrect API key provided." in text
     assert summary.report is None, "no report on half the judges without a word"
@@ -132,18 +132,18 @@ def test_a_judge_whose_key_is_wrong_stops_alone(write_audit: Write, monkeypatch:
     done = {tally.name: tally.counts["judged"] for tally in summary.tallies}
     assert done["judge one"] == 12
     monkeypatch.setattr(Scripted, "judge", original)
-    again = run_stages(folder, WORK, Options())
-    assert (again.to_retry, again.tallies[2].counts["judged"]) == (0, 12)
+    again = run_stages(folder, WORK)
+    assert (again.totals.to_retry, again.tallies[2].counts["judged"]) == (0, 12)
 
 
 def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     folder = write_audit('use = "flaky"\nparameters = { failures = 1 }', extra="[executor]\nattempts = 1")
-    first = run_stages(folder, ("edit",), Options())
-    assert first.to_retry == 12
-    retried = run_stages(folder, ("edit",), Options(only_failed=True))
+    first = run_stages(folder, ("edit",))
+    assert first.totals.to_retry == 12
+    retried = run_stages(folder, ("edit",), RunOptions(only_failed=True))
     assert retried.tallies[0].done == 12
     untouched = write_audit('use = "noop"')
-    assert run_stages(untouched, ("edit",), Options(only_failed=True, allow_changes=True)).tallies[0].done == 0
+    assert run_stages(untouched, ("edit",), RunOptions(only_failed=True, allow_changes=True)).tallies[0].done == 0
 
 
 def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
@@ -154,15 +154,15 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
     with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--allow-unknown-cost"):
-        run_stages(folder, WORK, Options())
-    assert run_stages(folder, WORK, Options(allow_unknown_cost=True)).tallies[1].done == 12
+        run_stages(folder, WORK)
+    assert run_stages(folder, WORK, RunOptions(allow_unknown_cost=True)).tallies[1].done == 12
 
 
 def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Local, "side_by_side", True)
     slow = "use = 'moody'\n[editors.parameters]\nseconds = 0.1"
     folder = write_audit(f"{slow}\n[[editors]]\nname = 'other'\n{slow}1", extra="[executor]\nisolate = false")
-    first, second, _ = run_stages(folder, ("edit", "judge"), Options()).tallies
+    first, second, _ = run_stages(folder, ("edit", "judge")).tallies
     assert first.done == second.done == 12
     assert second.started < (first.stopped or 0.0), "the second did not wait for the first"
 
@@ -180,7 +180,7 @@ def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: 
 
     monkeypatch.setattr(moody, "edit", meeting)
     other = "use = 'moody'\n[[editors]]\nname = 'other'\nuse = 'moody'\nparameters = { seconds = 0.001 }"
-    first, second, _ = run_stages(write_audit(other, extra="[executor]\nisolate = false"), WORK, Options()).tallies
+    first, second, _ = run_stages(write_audit(other, extra="[executor]\nisolate = false"), WORK).tallies
     assert first.done == second.done == 12
 
 
@@ -189,7 +189,7 @@ def test_a_judge_on_this_machine_rates_edits_as_they_come_from_elsewhere(
 ):
     monkeypatch.setattr(Noop, "provider", "far.example", raising=False)
     folder = write_audit()
-    run_stages(folder, WORK, Options())
+    run_stages(folder, WORK)
     assert last_edit_waits_for_a_judge == [True]
     assert [count for _, count in answers(folder)] == [12]
 
@@ -199,17 +199,17 @@ def test_an_editor_with_processes_of_its_own_is_told_its_time_limit(
 ):
     told: list[float] = []
     monkeypatch.setattr(Noop, "end_calls_after", lambda _, seconds: told.append(seconds), raising=False)
-    posted: list[Posting | None] = []
+    posted: list[WorkerSpec | None] = []
     worker = Local.worker
 
-    def placed(executor: Local, posting: Posting | None, *here: Any, **limits: Any) -> Any:
-        posted.append(posting)
-        return worker(executor, posting, *here, **limits)
+    def placed(executor: Local, spec: WorkerSpec | None, *here: Any, **limits: Any) -> Any:
+        posted.append(spec)
+        return worker(executor, spec, *here, **limits)
 
     monkeypatch.setattr(Local, "worker", placed)
-    run_stages(write_audit("use = 'noop'\ntime_limit = 7"), ("edit",), Options())
+    run_stages(write_audit("use = 'noop'\ntime_limit = 7"), ("edit",))
     assert told == [7.0]
-    assert [posting and posting.ends_calls_after for posting in posted] == [7.0], "a worker elsewhere is told, too"
+    assert [spec and spec.ends_calls_after for spec in posted] == [7.0], "a worker elsewhere is told, too"
 
 
 class OnDevices(Noop):

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.study.app import build
 from stillme.study.opening import Study, open_study
 from tests.study.annotators import READY, page_data, seen_whole, shown_version
@@ -142,7 +142,7 @@ use = "scripted"
 [estimates]
 """
     )
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     return folder
 
 

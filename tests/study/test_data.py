@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.tables.analyses import ANALYSES, Material
@@ -324,7 +324,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
     file = run / "audit.toml"
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    run_stages(run, ("estimate",), Options())
+    run_stages(run, ("estimate",))
     with Run.open(run) as opened:
         gathered, store = opened.results, opened.store
         assert opened.judges[1].capabilities.kind == "person"
@@ -352,7 +352,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         file.read_text()
         + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
     )
-    run_stages(run, ("judge",), Options())
+    run_stages(run, ("judge",))
     wanted = Design(
         items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
     )
@@ -368,7 +368,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         close_study(study, flagged="include")
     shutil.rmtree(made.folder)
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
-    run_stages(run, ("estimate",), Options())
+    run_stages(run, ("estimate",))
     moved = shutil.move(run, tmp_path / "moved")
     with Run.open(Path(moved)) as opened:
         gathered = opened.results

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs import Run
 from stillme.study.drawing import Design, new_study
@@ -30,7 +30,7 @@ def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:
         f'[portraits]\nsource = "{portraits}"\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
         '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
     )
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     return folder
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.core.types import Prompt
 from stillme.runs import Run
@@ -153,7 +153,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
         'arms = ["baseline", "feature"]\n[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
         '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
     )
-    run_stages(tmp_path, ("edit",), Options())
+    run_stages(tmp_path, ("edit",))
     made = new_study(Run.open(tmp_path), None, Design(items=2, per_task=2, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "arms"
     for item in made.drawn.items:
@@ -197,7 +197,7 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
         "[judges.parameters]\nscores = {edit_success = 1, skin_tone = 3}\nshare = 0.5\n"
     )
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     disputed = new_study(Run.open(folder), folder / "one", Design(items=6, first="disputed", side=64), lambda _: None)
     found = Run.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]

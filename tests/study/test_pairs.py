@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs import Run
 from stillme.study.app import build
@@ -120,7 +120,7 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     assert (done.added, done.epochs) == (3 * PROMPTS, 3)
     audit = Path(done.run) / "audit.toml"
     audit.write_text(audit.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    run_stages(audit.parent, ("judge", "estimate"), Options())
+    run_stages(audit.parent, ("judge", "estimate"))
     with Run.open(audit.parent) as run:
         (people,) = [score for score in run.results.scores if (score.judge, score.axis) == ("people", "role_target")]
         assert people.value.tolist() == [1.0] * PROMPTS

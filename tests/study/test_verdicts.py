@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate.showing import as_text
@@ -48,7 +48,7 @@ RULE = "success judge=people >= 20%"
 def forty_eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forty-eight")
     (folder / "audit.toml").write_text(AUDIT)
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     return folder
 
 

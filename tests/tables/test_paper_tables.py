@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.core.types import Interval, Prompt
@@ -441,7 +441,7 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
     folder = write_audit()
     with pytest.raises(StillmeError, match="has no run yet"):
         stillme("tables", folder)
-    run_stages(folder, ("edit", "judge"), Options())
+    run_stages(folder, ("edit", "judge"))
     found = json.loads(stillme("tables", folder, "--json"))["tables"]
     assert NUMBERS == (4, 5, 6, 7, 13, 17, 18, 19, 20, 21, 24, 25, 26)
     made = [number for number in NUMBERS if number not in (7, 17)]
@@ -476,14 +476,14 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
 )
 def test_a_wrong_name_is_one_sentence(write_audit: Write, arguments: tuple[str, ...], message: str):
     folder = write_audit()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     with pytest.raises(StillmeError, match=message):
         stillme("tables", folder, *arguments)
 
 
 def test_an_audit_without_ratings_gives_reasons_and_no_numbers(write_audit: Write):
     folder = write_audit(editor='use = "moody"')
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     shown = stillme("tables", folder, "4", "20")
     assert "[" not in "".join(line for line in shown.splitlines() if line.startswith("|"))
     assert shown.count("not estimable") >= 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.tables.paper import Chosen, as_csv, make_tables
 from stillme.runs import Run
@@ -19,7 +19,7 @@ def test_the_cut_decides_whose_race_counts_as_changed(
 ):
     """Scores 3, 2, 2, 1, 1, 1."""
     folder = write_audit(prompts='["O-01"]', extra=setting)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     rows = [f"p{index},O-01,{score},5" for index, score in enumerate((3, 2, 2, 1, 1, 1))]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,edit_success", *rows]))
     import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))

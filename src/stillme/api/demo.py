@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme.api.pipeline import Ended, Options, run_stages
+from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.audit.loading import FILE
 from stillme.audit.template import small_audit
 from stillme.core import rubric
@@ -77,7 +77,7 @@ def _write_audit(folder: Path, text: str) -> None:
 
 def _complete(folder: Path, watch: Callable[[Tally], None], say: Callable[[str], None]) -> Path:
     """Run the audit in a folder, or what is missing of it, and give the path of its report."""
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), RunOptions(watch=watch, say=say))
     if summary.ended is not Ended.COMPLETE or summary.report is None:
         raise Interrupted("The demo was interrupted; run the same command to resume.")
     return summary.report

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from stillme import audit as audits
 from stillme import estimates as numbers
 from stillme.api.frames import Rows, records_of
-from stillme.api.pipeline import Ended, Options, Summary, run_audit
+from stillme.api.pipeline import Ended, RunOptions, RunResult, run_audit
 from stillme.audit.building import build, function_judge
 from stillme.core.errors import StillmeError
 from stillme.core.files import is_bundle
@@ -170,12 +170,12 @@ def run(
     finished is saved, and the same call goes on.
     """
     built = audits.load(Path(audit)) if isinstance(audit, str | Path) else audit
-    options = Options(watch=watch or (lambda _: None), say=say, allow_changes=allow_changes)
-    summary: Summary = run_audit(built, options)
+    options = RunOptions(watch=watch or (lambda _: None), say=say, allow_changes=allow_changes)
+    summary: RunResult = run_audit(built, options)
     if summary.ended is not Ended.COMPLETE:
         raise StillmeError(f"The run ended early ({summary.ended}). What is finished is saved; run it again to go on.")
-    if summary.to_retry:
-        say(f"{summary.to_retry:,} failed; run it again to retry them.")
+    if summary.totals.to_retry:
+        say(f"{summary.totals.to_retry:,} failed; run it again to retry them.")
     return _opened(built.folder)
 
 

@@ -140,7 +140,7 @@ def calibrate(
     from stillme.findings.calibration.stress import stress as stressed
     from stillme.findings.calibration.trials import FULL, QUICK
     from stillme.findings.calibration.trials import calibrate as run
-    from stillme.work.working import Conditions
+    from stillme.work.options import RunOptions
 
     try:
         chosen = tomllib.loads(parameters)
@@ -148,13 +148,13 @@ def calibrate(
         raise StillmeError(f"--parameters is not TOML: {error}") from None
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
-        conditions = Conditions(watch=shown, say=shown.say, allow_changes=True)
+        options = RunOptions(watch=shown, say=shown.say, allow_changes=True)
         result, file = run(
             judge,
             chosen,
             folder,
             sources=QUICK if quick else FULL,
-            conditions=conditions,
+            options=options,
             renders=renders,
             photographs=photographs,
         )

@@ -20,18 +20,12 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 
     Works while another process runs the audit.
     """
-    from stillme.core.errors import StillRecording
-    from stillme.runs import folder_of
-    from stillme.runs.status import recording_status, status_of
+    from stillme.runs.status import status_of
 
-    following = "run"
-    try:
-        with opened_run(audit, out, quiet=True) as run:
-            status = status_of(run)
-            # Rows that were imported are all there is: no command could finish them.
-            following = "tables" if status.complete or run.design.of_rows else "run"
-    except StillRecording:
-        status = recording_status(folder_of(audit, out))
+    with opened_run(audit, out, quiet=True) as run:
+        status = status_of(run)
+        # Rows that were imported are all there is: no command could finish them.
+        following = "tables" if status.complete or run.design.of_rows else "run"
     if as_json:
         print_json(status.as_json())
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from stillme.cli.options import Command, audit_argument, json_option, out_option
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.api.pipeline import Name, Summary
+    from stillme.api.pipeline import Name, RunOptions, RunResult
     from stillme.core.types import Redaction
     from stillme.work.shards import Shard
 
@@ -22,7 +22,7 @@ _EXIT_RETRY = 3
 
 
 def _stage_options(command: Command) -> Command:
-    """Options of the commands that work on an audit."""
+    """RunOptions of the commands that work on an audit."""
     for option in (
         json_option,
         click.option("--allow-changes", is_flag=True, help="Continue even if audit.toml changed and work is redone."),
@@ -80,16 +80,22 @@ def run(
     done again; what failed is tried again. Ctrl-C once finishes what is running and saves; twice stops
     at once. Exits with 3 if something is left to do.
     """
-    manner = _Manner(
-        retry_failed=retry_failed,
+    from stillme.work.options import RunOptions
+    from stillme.work.shards import parse_shard
+
+    options = RunOptions(
+        out=out,
+        wait=wait,
+        allow_changes=allow_changes,
+        only_failed=retry_failed,
         allow_failures=allow_failures,
         allow_unknown_cost=allow_unknown_cost,
         remake=allow_remake,
         limit=limit,
-        shard=shard,
+        shard=parse_shard(shard) if shard else None,
     )
     stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
-    _work(audit, out, wait, allow_changes, as_json, stages, manner=manner)
+    _work(audit, stages, options, as_json)
 
 
 @click.command()
@@ -113,59 +119,19 @@ def report(
 
     It needs no network, shows the worst edits first, and links every number to its rows.
     """
-    shown = _Shown(redact=redact or "none", judge=judge)
-    _work(audit, out, wait, allow_changes, as_json, ("report",), shown=shown)
+    from stillme.work.options import RunOptions
+
+    options = RunOptions(out=out, wait=wait, allow_changes=allow_changes, redact=redact or "none", judge=judge)
+    _work(audit, ("report",), options, as_json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manner:
-    retry_failed: bool = False
-    allow_failures: bool = False
-    allow_unknown_cost: bool = False
-    remake: bool = False
-    limit: int | None = None
-    shard: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    redact: Redaction = "none"
-    judge: str = ""
-
-
-def _work(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    allow_changes: bool,
-    as_json: bool,
-    stages: tuple[Name, ...],
-    *,
-    manner: _Manner | None = None,
-    shown: _Shown | None = None,
-) -> None:
-    from stillme.api.pipeline import Ended, Options, run_stages
+def _work(audit: Path, stages: tuple[Name, ...], options: RunOptions, as_json: bool) -> None:
+    from stillme.api.pipeline import Ended, run_stages
     from stillme.cli.progress import progress
-    from stillme.work.shards import parse_shard
 
-    manner, shown = manner or _Manner(), shown or _Shown()
     with progress(quiet=as_json) as display:
-        options = Options(
-            out=out,
-            wait=wait,
-            allow_changes=allow_changes,
-            only_failed=manner.retry_failed,
-            allow_failures=manner.allow_failures,
-            allow_unknown_cost=manner.allow_unknown_cost,
-            remake=manner.remake,
-            limit=manner.limit,
-            shard=parse_shard(manner.shard) if manner.shard else None,
-            watch=display,
-            say=display.say,
-            redact=shown.redact,
-            judge=shown.judge,
-        )
-        summary = run_stages(audit, stages, options)
+        summary = run_stages(audit, stages, replace(options, watch=display, say=display.say))
+    out = options.out
     if as_json:
         print_json(summary.as_json())
     else:
@@ -186,7 +152,7 @@ def _work(
 
 
 def _print_next_of_shards(
-    shard: Shard, stages: tuple[Name, ...], summary: Summary, audit: Path, out: Path | None
+    shard: Shard, stages: tuple[Name, ...], summary: RunResult, audit: Path, out: Path | None
 ) -> None:
     """This shard again if something is left, else one that was not started, else uniting them all."""
     only = _only(stages)
@@ -205,7 +171,7 @@ def _only(stages: tuple[Name, ...]) -> tuple[str, ...]:
     return ("--only", stages[0]) if len(stages) == 1 else ()
 
 
-def _next(stages: tuple[Name, ...], summary: Summary) -> tuple[str, ...]:
+def _next(stages: tuple[Name, ...], summary: RunResult) -> tuple[str, ...]:
     """The command after these stages: the same again if something is left, else the one that follows."""
     last = stages[-1]
     if last == "report":

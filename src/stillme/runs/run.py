@@ -181,12 +181,6 @@ def _unrecorded(store: Store) -> StillmeError:
             f"The rows are not all in {store.folder} yet. If no import is at work there, it was interrupted: run the "
             "same `stillme import rows` again to finish it."
         )
-    if begun := store.designs.begun:
-        return StillRecording(
-            f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
-            f"`stillme status {store.folder}` shows how far it is; if no run is at work there, "
-            f"`stillme run {store.folder}` goes on."
-        )
     return StillRecording(
         f"{store.folder} has none of its requests recorded yet. If a run is at work there, look again in a moment; "
         f"if not, `stillme run {store.folder}` starts it."

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillme.core.errors import StillmeError
 from stillme.runs.counting import Counts, count
 from stillme.runs.editor_weights import EditorWeights, editor_weights
 from stillme.runs.model_names import ModelNames, drifted, model_names
 from stillme.runs.run import Run
-from stillme.runs.store import Store, Totals
+from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
 
 if TYPE_CHECKING:  # both need numpy, and most runs have neither
@@ -54,7 +52,6 @@ class Status:
         return {
             "folder": str(self.folder),
             "pictures": self.pictures or None,
-            "recording": None,
             **self.counts.as_json(),
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
@@ -99,67 +96,6 @@ class Status:
             lines.append(f"  {self.gaps}")
         lines += [line for answers in self.known_answers for line in answers.lines()]
         return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingStatus:
-    """The progress of a run whose requests are not all recorded yet: what can be said without them."""
-
-    folder: Path
-    recorded: int
-    requests: int | None
-    """How many there will be, by audit.toml; None if it cannot be read here."""
-    totals: Totals
-    failures: tuple[Failure, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "folder": str(self.folder),
-            "recording": {"total": self.requests, "done": self.recorded},
-            "edits": dict(self.totals.edits),
-            "assessments": self.totals.assessments,
-            "cost": self.totals.cost,
-            "unpriced": self.totals.unpriced,
-            "seconds": self.totals.seconds,
-            "failures": _as_json(self.failures),
-        }
-
-    def as_text(self) -> str:
-        """For people."""
-        share = f"{self.recorded / self.requests:4.0%}" if self.requests else "  –"
-        of_all = f" of {self.requests:,}" if self.requests is not None else ""
-        edits = ", ".join(f"{count:,} {outcome}" for outcome, count in self.totals.edits.items())
-        return "\n".join(
-            [
-                f"{self.folder}",
-                f"  {'record':<9}{'requests':<20}{share}  {self.recorded:,}{of_all}",
-                *([f"  {'edit':<9}{edits}"] if edits else []),
-                *([f"  {'judge':<9}{self.totals.assessments:,} judgements"] if self.totals.assessments else []),
-                f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work",
-                *_reasons(self.failures),
-                "  Editors, judges and numbers are shown when all requests are recorded.",
-            ]
-        )
-
-
-def recording_status(folder: Path) -> RecordingStatus:
-    """How far the recording of a run's requests has come."""
-    from stillme import audit as audits
-
-    requests = None
-    # Without audit.toml, or with one that is wrong by now, the rest can still be said.
-    with suppress(StillmeError):
-        audit = audits.load(folder, ready=False)
-        requests = sum(map(audit.request_count, audit.editors))
-    with Store.reading(folder) as store, store.snapshot():
-        return RecordingStatus(
-            folder=folder,
-            recorded=store.designs.begun,
-            requests=requests,
-            totals=store.totals(),
-            failures=tuple(store.failures()),
-        )
 
 
 def _as_json(failures: Sequence[Failure]) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ class Mixture:
         """Real questions that were handed out, those of earlier runs included."""
         self._sent, self._lock = self._asked, threading.Lock()
         """Those that were sent: a worker may wait, and pictures take their time."""
-        self._model: Pair | None = None
+        self._template_pair: Pair | None = None
         self._made = threading.Event()
 
     def among(self, tasks: Iterable[Task]) -> Iterator[Asked]:
@@ -115,7 +115,7 @@ class Mixture:
             yield task
             self._asked += 1
             if len(task.pair.sources) == 1:
-                self._model = task.pair
+                self._template_pair = task.pair
             if sentinel := self._due():
                 yield sentinel
 
@@ -144,11 +144,11 @@ class Mixture:
         return task
 
     def _coming(self) -> SentinelTask | None:
-        self._model = self._model or example_of(self._named, self._audit, self._store)
-        sentinel = next(self._waiting, None) if self._model else None
-        if sentinel is None or self._model is None:
+        self._template_pair = self._template_pair or example_of(self._named, self._audit, self._store)
+        sentinel = next(self._waiting, None) if self._template_pair else None
+        if sentinel is None or self._template_pair is None:
             return None
-        task = SentinelTask(sentinel=sentinel, model=self._model, pictures=self._store.pictures)
+        task = SentinelTask(sentinel=sentinel, model=self._template_pair, pictures=self._store.pictures)
         self._made.clear()
         threading.Thread(target=self._make, args=(task,), daemon=True).start()
         return task

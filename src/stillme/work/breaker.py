@@ -22,7 +22,7 @@ _COMPLAINTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class FailurePolicy:
     """How much failure a stage bears."""
 
     alike: int = 10
@@ -40,8 +40,8 @@ class Patience:
 class Breaker:
     """Watches the answers of one stage."""
 
-    def __init__(self, patience: Patience, now: Callable[[], float] = time.monotonic) -> None:
-        self._patience, self._now = patience, now
+    def __init__(self, policy: FailurePolicy, now: Callable[[], float] = time.monotonic) -> None:
+        self._policy, self._now = policy, now
         self.ever_answered = False
         """Whether any call of this run has worked."""
         self._alike: dict[str, int] = {}
@@ -76,7 +76,7 @@ class Breaker:
         self._in_a_row += 1
         # Calls that were under way when it opened fail during the first pause; they tell nothing new.
         if self.open and self.seconds_until_trial <= 0:
-            longer = min(self._patience.pause * 2.0 ** min(self._pauses, _DOUBLINGS), _LONGEST_PAUSE)
+            longer = min(self._policy.pause * 2.0 ** min(self._pauses, _DOUBLINGS), _LONGEST_PAUSE)
             pause = longer if failure.retry_after is None else failure.retry_after
             self._next_trial = min(self._now() + pause, max(self._now(), self._failing_since + self._bearable))
             self._pauses += 1
@@ -84,7 +84,7 @@ class Breaker:
     @property
     def open(self) -> bool:
         """Whether so much fails that only one call at a time is tried."""
-        return self._in_a_row >= self._patience.in_a_row
+        return self._in_a_row >= self._policy.in_a_row
 
     @property
     def seconds_until_trial(self) -> float:
@@ -94,7 +94,7 @@ class Breaker:
     @property
     def hopeless(self) -> bool:
         """Whether the first answers all failed alike, in a way that does not pass by itself."""
-        return len(self._alike) == 1 and max(self._alike.values()) >= self._patience.alike
+        return len(self._alike) == 1 and max(self._alike.values()) >= self._policy.alike
 
     @property
     def outage(self) -> bool:
@@ -106,8 +106,8 @@ class Breaker:
     @property
     def _bearable(self) -> float:
         """Seconds without any answer before it counts as an outage."""
-        patience = self._patience
-        return patience.outage if self.ever_answered else min(patience.outage, patience.unproven)
+        policy = self._policy
+        return policy.outage if self.ever_answered else min(policy.outage, policy.unproven)
 
     @property
     def since(self) -> str:

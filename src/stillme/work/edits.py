@@ -25,25 +25,24 @@ from stillme.work.loop import (
     Activity,
     Done,
     Limits,
+    Session,
     Stage,
-    Terms,
     grouped,
-    in_turn,
     limits_of,
     missing,
+    run_sequentially,
     steps,
     until_ready,
 )
 from stillme.work.tally import Ended, Tally
-from stillme.work.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
+from stillme.work.workers import EditWorker, Kept, Placed, WorkerSpec, gpus_of, is_hosted, label_of
 
 
 def edit(
     audit: Audit,
     store: Store,
-    terms: Terms,
+    session: Session,
     *,
-    only_failed: bool = False,
     announce: Callable[[Request], None] = lambda _: None,
 ) -> tuple[list[Activity], list[Tally]]:
     """Make the missing edits of all editors; `announce` gets each that has a picture.
@@ -51,11 +50,11 @@ def edit(
     Editors that ask different providers, or compute on different GPUs, work at the same time; others in turn, unless
     the executor has machines enough for all of them.
     """
-    tallies = [_tally_of(named, audit, terms) for named in audit.editors]
+    tallies = [_tally_of(named, audit, session) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
-        remake = terms.remake or expected_dollars(named.editor) == 0.0
+        remake = session.options.remake or expected_dollars(named.editor) == 0.0
         lost = 0
 
         def finished(keys: Sequence[str]) -> set[str]:
@@ -65,12 +64,12 @@ def edit(
             return store.finished_edits(keys) - (gone if remake else set())
 
         tasks = missing(
-            requests_of(audit, named, terms),
+            requests_of(audit, named, session),
             lambda request: request.key,
             finished,
             tally,
             failed=store.failed_edits,
-            only_failed=only_failed,
+            only_failed=session.options.only_failed,
         )
         size = 1 if can.batching == "none" else can.batch
         batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
@@ -84,20 +83,20 @@ def edit(
             recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
             weights = [used.weights for used in recorded]
             named.editor.keep_weights(weights)
-        worker = terms.executor.worker(
-            _posting(named, audit, store, weights, limits),
+        worker = session.executor.worker(
+            _worker_spec(named, audit, store, weights, limits),
             EditWorker(named.editor, store.pictures),
             concurrency=limits.concurrency,
             seconds=limits.seconds,
         )
         with closing(named.editor), closing(worker):
-            yield from until_ready(worker, terms, tally)
+            yield from until_ready(worker, session, tally)
             limits = replace(limits, concurrency=worker.calls)
             stage = _stage(worker, named.editor, store, announce)
-            ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
+            ended = yield from steps(stage, batches, limits=limits, session=session, tally=tally)
         if lost:
             again = "were made again" if remake else "cost money: put them back from a copy, or add `--allow-remake`"
-            terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
+            session.options.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
         return ended
 
     def ending(activity: Activity, own: Sequence[Tally]) -> Activity:
@@ -112,10 +111,10 @@ def edit(
 
     each = [(activity_of(named, tally), tally) for named, tally in zip(audit.editors, tallies, strict=True)]
     lanes = [[one] for one in each]
-    if not terms.executor.side_by_side:
+    if not session.executor.side_by_side:
         lanes = [[each[place] for place in lane] for lane in lanes_of([named.editor for named in audit.editors])]
-    together = [ending(in_turn(activity for activity, _ in lane), [tally for _, tally in lane]) for lane in lanes]
-    return together, tallies
+    turns = [ending(run_sequentially(activity for activity, _ in lane), [tally for _, tally in lane]) for lane in lanes]
+    return turns, tallies
 
 
 def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:
@@ -141,17 +140,17 @@ def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
     return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
 
 
-def _tally_of(named: NamedEditor, audit: Audit, terms: Terms) -> Tally:
-    if terms.shard or terms.limit is not None:
-        return Tally(f"edit {named.name}", sum(1 for _ in requests_of(audit, named, terms)))
+def _tally_of(named: NamedEditor, audit: Audit, session: Session) -> Tally:
+    if session.options.shard or session.options.limit is not None:
+        return Tally(f"edit {named.name}", sum(1 for _ in requests_of(audit, named, session)))
     unasked = sum(1 for _ in audit.unasked(named))
     return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
 
 
-def requests_of(audit: Audit, named: NamedEditor, terms: Terms) -> Iterator[Request]:
+def requests_of(audit: Audit, named: NamedEditor, session: Session) -> Iterator[Request]:
     """The requests of an editor that are to be done."""
-    requests = itertools.islice(audit.requests(named), terms.limit)
-    shard = terms.shard
+    requests = itertools.islice(audit.requests(named), session.options.limit)
+    shard = session.options.shard
     return requests if shard is None else (request for request in requests if shard.holds(request.key))
 
 
@@ -205,12 +204,12 @@ def _noted(done: Done[Request, Kept]) -> EditOutcome:
     return replace(outcome, effective={**outcome.effective, **UNPRICED}) if done.unpriced else outcome
 
 
-def _posting(
+def _worker_spec(
     named: NamedEditor, audit: Audit, store: Store, weights: Sequence[Mapping[str, Json]], limits: Limits
-) -> Posting | None:
+) -> WorkerSpec | None:
     if named.recipe is None:
         return None
-    return Posting(
+    return WorkerSpec(
         recipe=named.recipe,
         pictures=store.pictures.place,
         jobs=store.jobs.file,
@@ -219,5 +218,5 @@ def _posting(
         weights=tuple(weights),
         gpus=gpus_of(named.editor),
         ends_calls_after=limits.seconds if isinstance(named.editor, EndsCalls) else None,
-        asks_elsewhere=asks_elsewhere(named.editor),
+        is_hosted=is_hosted(named.editor),
     )

@@ -1,6 +1,6 @@
 """Where work is done: in threads of this process, in processes of its own, or on a cluster.
 
-An executor turns a posting into a worker. The loop hands batches to that worker from threads, one per call that may be
+An executor turns a spec into a worker. The loop hands batches to that worker from threads, one per call that may be
 under way, and never learns where it is: a worker may be a process here or an actor on another machine.
 """
 
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, cast
 
 from stillme.audit.config import ExecutorSection
 from stillme.work.processes import ProcessWorker
-from stillme.work.workers import Inside, Placed, Posting, Worker
+from stillme.work.workers import Inside, Placed, Worker, WorkerSpec
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,8 +22,8 @@ class Executor(Protocol):
     side_by_side: bool
     """Whether several editors may compute at the same time: only where they do not share one machine."""
 
-    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
-        """A worker that does what `here` does. Without a posting, nobody else can do it.
+    def worker(self, spec: WorkerSpec | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
+        """A worker that does what `here` does. Without a spec, nobody else can do it.
 
         `concurrency` calls may be made of one worker at once, each of which may take `seconds`.
         """
@@ -42,11 +42,11 @@ class Local:
     def __init__(self, *, isolate: bool = True) -> None:
         self._isolate = isolate
 
-    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
+    def worker(self, spec: WorkerSpec | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
         """A thread is enough for what only waits, and for stillme's own code."""
-        if posting is None or not self._isolate or not posting.recipe.foreign:
+        if spec is None or not self._isolate or not spec.recipe.foreign:
             return Inside(here, concurrency)
-        return cast("Placed[T, R]", ProcessWorker(posting, here.failed, concurrency=concurrency, seconds=seconds))
+        return cast("Placed[T, R]", ProcessWorker(spec, here.failed, concurrency=concurrency, seconds=seconds))
 
     def close(self) -> None:
         """Nothing is shared."""

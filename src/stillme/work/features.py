@@ -21,7 +21,7 @@ from stillme.mitigation import (
     extraction_key,
 )
 from stillme.runs.store import FeatureRow, Store
-from stillme.work.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, missing, run_sequentially, steps
 from stillme.work.tally import Tally
 
 _LONGEST = 50
@@ -35,10 +35,10 @@ class _Task:
     portrait: Portrait
 
 
-def extract(audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False) -> tuple[Activity, list[Tally]]:
+def extract(audit: Audit, store: Store, session: Session) -> tuple[Activity, list[Tally]]:
     """Have every extractor describe the portraits it has not described, one extractor after the other."""
-    works = [_Work(named, audit, store, terms, only_failed) for named in audit.extractors]
-    return in_turn(work.steps() for work in works), [work.tally for work in works]
+    works = [_Work(named, audit, store, session) for named in audit.extractors]
+    return run_sequentially(work.steps() for work in works), [work.tally for work in works]
 
 
 def without_prompt(audit: Audit) -> str:
@@ -93,9 +93,8 @@ def _surely_too_long(prompts: Sequence[Prompt], limit: int) -> Iterator[str]:
 class _Work:
     """All descriptions by one extractor."""
 
-    def __init__(self, named: NamedExtractor, audit: Audit, store: Store, terms: Terms, only_failed: bool) -> None:
-        self._extractor, self._audit, self._store, self._terms = named.extractor, audit, store, terms
-        self._only_failed = only_failed
+    def __init__(self, named: NamedExtractor, audit: Audit, store: Store, session: Session) -> None:
+        self._extractor, self._audit, self._store, self._session = named.extractor, audit, store, session
         tasks = (
             _Task(key=extraction_key(portrait.image, named.extractor.spec), portrait=portrait)
             for portrait in audit.portraits_to_describe
@@ -111,12 +110,12 @@ class _Work:
             store.finished_features,
             self.tally,
             failed=store.failed_features,
-            only_failed=self._only_failed,
+            only_failed=self._session.options.only_failed,
         )
         limits = limits_of(self._audit.config.executor, extractor.concurrency)
         stage = _stage(extractor, store)
         with closing(extractor):
-            return (yield from steps(stage, grouped(todo, 1), limits=limits, terms=self._terms, tally=self.tally))
+            return (yield from steps(stage, grouped(todo, 1), limits=limits, session=self._session, tally=self.tally))
 
 
 def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:

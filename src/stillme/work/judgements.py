@@ -14,19 +14,18 @@ from stillme.runs.control_pairs.asking import Sentinels
 from stillme.runs.store import Store
 from stillme.work.answers import Answered, Answers, Asked, Mixture
 from stillme.work.edits import requests_of
-from stillme.work.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps, until_ready
+from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, run_sequentially, steps, until_ready
 from stillme.work.recording import Calibrations
 from stillme.work.tally import Tally
 from stillme.work.tasks import Fresh, Wanted, tasks_of
-from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
+from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, WorkerSpec, gpus_of, is_hosted
 
 
 def judge(
     audit: Audit,
     store: Store,
-    terms: Terms,
+    session: Session,
     *,
-    only_failed: bool = False,
     editing: Sequence[Tally] = (),
     calibrations: Calibrations | None = None,
 ) -> tuple[list[Activity], list[Tally], Callable[[Request], None]]:
@@ -37,9 +36,9 @@ def judge(
     """
     asked = [named for named in audit.judges if not named.judge.capabilities.given]
     known = calibrations or {}
-    works = [_Work(named, audit, store, terms, only_failed, editing, known.get(named.name)) for named in asked]
+    works = [_Work(named, audit, store, session, editing, known.get(named.name)) for named in asked]
     providers = dict.fromkeys(work.provider for work in works)
-    activities = [in_turn([work.steps() for work in works if work.provider == name]) for name in providers]
+    activities = [run_sequentially([work.steps() for work in works if work.provider == name]) for name in providers]
 
     def announce(request: Request) -> None:
         for work in works:
@@ -56,22 +55,21 @@ class _Work:
         named: NamedJudge,
         audit: Audit,
         store: Store,
-        terms: Terms,
-        only_failed: bool,
+        session: Session,
         editing: Sequence[Tally],
         calibration: Mapping[str, Json] | None,
     ) -> None:
-        self._named, self._audit, self._store, self._terms = named, audit, store, terms
-        self._only_failed, self._editing = only_failed, editing
+        self._named, self._audit, self._store, self._session = named, audit, store, session
+        self._editing = editing
         self._judge = named.judge
         self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
         # What computes on this machine would take its processor from editors that do so, too.
-        idle = all(asks_elsewhere(editor.editor) for editor in audit.editors)
+        idle = all(is_hosted(editor.editor) for editor in audit.editors)
         self.fresh = Fresh(open_=bool(editing) and (bool(self.provider) or idle))
         self._existing = store.newest()[0] if self.fresh.is_open else None
         """The last edit before any was made meanwhile."""
         self.tally = Tally(f"judge {named.name}", 0)
-        self._sentinels = Sentinels(named, audit, store, terms.say, calibration)
+        self._sentinels = Sentinels(named, audit, store, session.options.say, calibration)
         self._answers = Answers(named, store, self._sentinels)
         self._mixture = Mixture(
             self._named,
@@ -79,8 +77,8 @@ class _Work:
             self._store,
             self._sentinels,
             self.tally,
-            only_failed=self._only_failed,
-            shard=self._terms.shard,
+            only_failed=session.options.only_failed,
+            shard=self._session.options.shard,
         )
 
     def steps(self) -> Activity:
@@ -92,21 +90,21 @@ class _Work:
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
             batches = self._batches(judge.capabilities.batch)
             here = JudgeWorker(judge, self._store.pictures)
-            worker = self._terms.executor.worker(
-                posting_of(self._named, self._store), here, concurrency=limits.concurrency, seconds=limits.seconds
+            worker = self._session.executor.worker(
+                worker_spec_of(self._named, self._store), here, concurrency=limits.concurrency, seconds=limits.seconds
             )
             with closing(worker):
-                yield from until_ready(worker, self._terms, self.tally)
+                yield from until_ready(worker, self._session, self.tally)
                 limits = replace(limits, concurrency=worker.calls)
                 stage = asking(worker, judge, self._store, self._answers, self._mixture)
-                return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
+                return (yield from steps(stage, batches, limits=limits, session=self._session, tally=self.tally))
 
     @property
     def _still_editing(self) -> bool:
-        return any(tally.ended is None for tally in self._editing) and not self._terms.should_end()
+        return any(tally.ended is None for tally in self._editing) and not self._session.should_end()
 
     def _count(self) -> None:
-        if self._terms.limit is not None:
+        if self._session.options.limit is not None:
             self.tally.total = self._named.record().asked * sum(1 for _ in self._limited())
             return
         coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
@@ -130,34 +128,34 @@ class _Work:
             while self.tally.saved < handed_out:
                 yield None  # what is under way has no row yet and would be asked again
             yield from grouped(self._missing(count=False), size)
-        if self._terms.limit is None:
+        if self._session.options.limit is None:
             yield from grouped(self._mixture.rest(), size)
 
     def _missing(
         self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
     ) -> Iterator[Asked]:
-        if self._terms.limit is not None and requests is None:
+        if self._session.options.limit is not None and requests is None:
             requests = self._limited()
-        wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
+        wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._session.options.only_failed)
         tally = self.tally if count else Tally("", 0)
         tasks = tasks_of(self._named, self._audit, self._store, tally, wanted)
-        return iter(tasks) if self._terms.limit is not None else self._mixture.among(tasks)
+        return iter(tasks) if self._session.options.limit is not None else self._mixture.among(tasks)
 
     def _limited(self) -> Iterator[Request]:
         for editor in self._audit.editors:
-            yield from requests_of(self._audit, editor, self._terms)
+            yield from requests_of(self._audit, editor, self._session)
 
 
-def posting_of(named: NamedJudge, store: Store) -> Posting | None:
+def worker_spec_of(named: NamedJudge, store: Store) -> WorkerSpec | None:
     """What a judge needs in another process; None for one that was built in Python."""
     if named.recipe is None:
         return None
-    return Posting(
+    return WorkerSpec(
         recipe=named.recipe,
         pictures=store.pictures.place,
         jobs=store.jobs.file,
         gpus=gpus_of(named.judge),
-        asks_elsewhere=asks_elsewhere(named.judge),
+        is_hosted=is_hosted(named.judge),
     )
 
 

@@ -23,12 +23,12 @@ from stillme.core.errors import StoreUnwritable
 from stillme.core.types import Failed
 from stillme.runs.store.attempts import Attempt
 from stillme.runs.store.attempts import Stage as StageName
-from stillme.work.breaker import Breaker, Patience
+from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.executors import Executor, Local
 from stillme.work.interrupt import Stop
+from stillme.work.options import RunOptions
 from stillme.work.pace import Pace
 from stillme.work.pool import Order, Pool
-from stillme.work.shards import Shard
 from stillme.work.spending import Price, Spending
 from stillme.work.tally import Ended, Tally, worst
 from stillme.work.workers import Placed
@@ -122,7 +122,7 @@ class Limits:
     """Seconds before the second try; doubles with each further one, up to a minute."""
     seconds: float = 3600.0
     """That one call may take."""
-    patience: Patience = field(default_factory=Patience)
+    policy: FailurePolicy = field(default_factory=FailurePolicy)
 
 
 def limits_of(executor: ExecutorSection, concurrency: int, time_limit: float | None = None) -> Limits:
@@ -131,33 +131,20 @@ def limits_of(executor: ExecutorSection, concurrency: int, time_limit: float | N
         concurrency=min(concurrency, executor.workers or concurrency),
         attempts=executor.attempts,
         seconds=time_limit or executor.time_limit,
-        patience=Patience(outage=executor.outage_minutes * 60),
+        policy=FailurePolicy(outage=executor.outage_minutes * 60),
     )
 
 
-def _ignore(_: str) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Budget, interruption and progress, shared by all stages of a run."""
+class Session:
+    """What all stages of a run share: options, budget, interruption, and who does the work."""
 
+    options: RunOptions = field(default_factory=RunOptions)
     spending: Spending
     stop: Stop
-    watch: Callable[[Tally], None]
-    say: Callable[[str], None] = _ignore
     wake: threading.Event = field(default_factory=threading.Event)
     """Set by workers when there is something to gather."""
     executor: Executor = field(default_factory=Local)
-    allow_failures: bool = False
-    """Go on although the first answers all fail alike."""
-    shard: Shard | None = None
-    """The part of the grid to do; None for all."""
-    remake: bool = False
-    """Make edits again whose picture is lost, also where that costs money."""
-    limit: int | None = None
-    """How many requests of each editor to do, from the first on; None for all."""
 
     def should_end(self) -> Ended | None:
         """Whether to start nothing more, whatever it costs."""
@@ -205,40 +192,42 @@ def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | Non
 
 
 def steps(
-    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, terms: Terms, tally: Tally
+    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, session: Session, tally: Tally
 ) -> Activity:
     """Do all batches; None among them means that there is nothing to do at the moment.
 
     Ends early, with everything saved, when stopped, out of budget, or without hope.
     """
     tally.begin()
-    pool: Pool[T, R, Done[T, R]] = Pool(stage.perform, limits.concurrency, terms.wake)
+    pool: Pool[T, R, Done[T, R]] = Pool(stage.perform, limits.concurrency, session.wake)
     with pool:
-        ended = yield from _Loop(stage, iter(batches), pool, limits, terms, tally).steps()
+        ended = yield from _Loop(stage, iter(batches), pool, limits, session, tally).steps()
     tally.end(ended)
-    terms.watch(tally)
+    session.options.watch(tally)
     return ended
 
 
-def until_ready(worker: Placed[T, R], terms: Terms, tally: Tally) -> Generator[None]:
+def until_ready(worker: Placed[T, R], session: Session, tally: Tally) -> Generator[None]:
     """Wait until there is somebody to do the work."""
     began = time.monotonic()
-    while not worker.ready and not terms.should_end():
+    while not worker.ready and not session.should_end():
         if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
             tally.waits = "no worker has started yet"
-            terms.say(f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run.")
+            session.options.say(
+                f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run."
+            )
         yield
     tally.waits = ""
 
 
 def run(
-    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, terms: Terms, tally: Tally
+    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, session: Session, tally: Tally
 ) -> Ended:
     """Do all batches of one stage."""
-    return together([steps(stage, batches, limits=limits, terms=terms, tally=tally)], terms)
+    return run_concurrently([steps(stage, batches, limits=limits, session=session, tally=tally)], session)
 
 
-def in_turn(activities: Iterable[Activity]) -> Activity:
+def run_sequentially(activities: Iterable[Activity]) -> Activity:
     """One after the other. A stage that cannot work does not keep the next from working."""
     ended: list[Ended] = []
     for activity in activities:
@@ -248,7 +237,7 @@ def in_turn(activities: Iterable[Activity]) -> Activity:
     return worst(*ended)
 
 
-def together(activities: Sequence[Activity], terms: Terms) -> Ended:
+def run_concurrently(activities: Sequence[Activity], session: Session) -> Ended:
     """Advance all of them in the calling thread until the last has ended.
 
     If one raises, the others finish what is under way and save it; then the exception goes on.
@@ -256,7 +245,7 @@ def together(activities: Sequence[Activity], terms: Terms) -> Ended:
     running, ended, error = list(activities), list[Ended](), None
     try:
         while running:
-            terms.wake.clear()
+            session.wake.clear()
             for activity in list(running):
                 try:
                     next(activity)
@@ -266,10 +255,10 @@ def together(activities: Sequence[Activity], terms: Terms) -> Ended:
                 except Exception as raised:
                     error = error or raised
                     running.remove(activity)
-                    terms.stop.requested = True
+                    session.stop.requested = True
             if running:
                 # Signals are handled while waiting.
-                terms.wake.wait(_IDLE_SECONDS)
+                session.wake.wait(_IDLE_SECONDS)
     finally:
         for activity in running:
             try:
@@ -298,13 +287,13 @@ class _Loop(Generic[T, R]):
         batches: Iterator[Sequence[T] | None],
         pool: Pool[T, R, Done[T, R]],
         limits: Limits,
-        terms: Terms,
+        session: Session,
         tally: Tally,
     ) -> None:
         self._stage, self._batches, self._pool, self._limits = stage, batches, pool, limits
-        self._terms, self._tally = terms, tally
-        self._spending, self._price = terms.spending, Price(stage.expected)
-        self._pace, self._breaker = Pace(), Breaker(replace(limits.patience, pause=limits.backoff))
+        self._session, self._tally = session, tally
+        self._spending, self._price = session.spending, Price(stage.expected)
+        self._pace, self._breaker = Pace(), Breaker(replace(limits.policy, pause=limits.backoff))
         self._under_way: list[Order[T, Done[T, R]]] = []
         self._end_asked_at: float | None = None
         self._longest = 0.0
@@ -332,7 +321,7 @@ class _Loop(Generic[T, R]):
             while True:
                 self._gather()
                 self._give_up_overdue()
-                if not self._ended and (ended := self._terms.should_end()) and self._something_left():
+                if not self._ended and (ended := self._session.should_end()) and self._something_left():
                     self._end(ended, "the minutes in [budget] are over" if ended is Ended.OVER_BUDGET else "")
                 while not self._ended and self._may_start() and (order := self._next_order()):
                     self._pool.give(order)
@@ -372,9 +361,9 @@ class _Loop(Generic[T, R]):
             at_once = 1
             if not self._under_way and self._breaker.open and self._breaker.seconds_until_trial > 0:
                 return False
-        elif not self._breaker.ever_answered and not self._terms.allow_failures:
+        elif not self._breaker.ever_answered and not self._session.options.allow_failures:
             # Until one has worked, no more than are needed to see that none does.
-            at_once = min(at_once, self._limits.patience.alike)
+            at_once = min(at_once, self._limits.policy.alike)
         elif not self._pace.limited and self._spending.budget.dollars is None:
             # One more for every worker, so that none has to wait for this thread.
             at_once *= 2
@@ -436,8 +425,8 @@ class _Loop(Generic[T, R]):
         self._tally.waits = f"the provider asks to wait {_minutes(wait)}"
         if time.monotonic() >= self._announced:
             self._announced = time.monotonic() + wait
-            self._terms.say(f"{self._tally.name}: {self._tally.waits}. Ctrl-C ends the run; nothing is lost.")
-        self._terms.watch(self._tally)
+            self._session.options.say(f"{self._tally.name}: {self._tally.waits}. Ctrl-C ends the run; nothing is lost.")
+        self._session.options.watch(self._tally)
 
     # -- gathering --------------------------------------------------------------------------------------------------
 
@@ -462,7 +451,7 @@ class _Loop(Generic[T, R]):
                 self._take_late(done) if order.given_up else self._take(done)
         if arrived:
             self._tally.cost = self._spending.spent
-            self._terms.watch(self._tally)
+            self._session.options.watch(self._tally)
 
     def _done(self, order: Order[T, Done[T, R]], results: Sequence[R]) -> list[Done[T, R]]:
         """The results of a call with what they took; `zip` refuses too few or too many."""
@@ -487,7 +476,7 @@ class _Loop(Generic[T, R]):
         """Wait no longer for calls over their time limit or, once an end was asked for, over the longest so far."""
         now = time.monotonic()
         limit = math.inf if self._stage.ends_calls else self._limits.seconds
-        if self._terms.should_end():
+        if self._session.should_end():
             self._end_asked_at = self._end_asked_at or now
             grace = max(_GRACE_SECONDS, 2 * self._longest) + self._end_asked_at
         else:
@@ -532,7 +521,7 @@ class _Loop(Generic[T, R]):
         if self._breaker.open:
             self._tally.waits = f"nothing has worked since {self._breaker.since}; one call at a time is tried"
             if not was_open:
-                self._terms.say(f"{self._tally.name}: {self._tally.waits} ({failure.error.rstrip('.')}).")
+                self._session.options.say(f"{self._tally.name}: {self._tally.waits} ({failure.error.rstrip('.')}).")
         if failure.throttled:
             self._pace.slow_down(failure.retry_after, done.started)
             self._tally.throttled += 1
@@ -558,7 +547,7 @@ class _Loop(Generic[T, R]):
     @property
     def _suspicious(self) -> bool:
         """Whether the first answers all failed alike."""
-        return self._breaker.hopeless and not self._terms.allow_failures
+        return self._breaker.hopeless and not self._session.options.allow_failures
 
     def _stop_if_hopeless(self, failure: Failed, attempts: int) -> None:
         if self._ended:
@@ -568,7 +557,7 @@ class _Loop(Generic[T, R]):
         elif self._suspicious and attempts > 1:
             self._end(
                 Ended.STOPPED,
-                f"the first {self._limits.patience.alike} answers failed alike: {failure.error.rstrip('.')}. "
+                f"the first {self._limits.policy.alike} answers failed alike: {failure.error.rstrip('.')}. "
                 "To ask the others nevertheless, add `--allow-failures`",
             )
         elif self._breaker.outage:
@@ -630,19 +619,19 @@ class _Loop(Generic[T, R]):
             self._next_save = now + _SAVE_AGAIN_SECONDS
             if self._unsaved_since is None:
                 self._unsaved_since = now
-                patience = _minutes(self._limits.patience.outage)
-                self._terms.say(
+                how_long = _minutes(self._limits.policy.outage)
+                self._session.options.say(
                     f"{self._tally.name}: {len(self._unsaved):,} results cannot be saved: {error} Nothing new is "
-                    f"started. Saving is tried again for {patience}; then, or with Ctrl-C, the run ends."
+                    f"started. Saving is tried again for {how_long}; then, or with Ctrl-C, the run ends."
                 )
-            if now - self._unsaved_since >= self._limits.patience.outage or self._terms.should_end():
+            if now - self._unsaved_since >= self._limits.policy.outage or self._session.should_end():
                 self._error = self._error or error
                 self._unsaved_since = None
                 self._end(Ended.INTERRUPTED)
             return
         if self._unsaved_since is not None:
             self._unsaved_since = None
-            self._terms.say(f"{self._tally.name}: saved; going on.")
+            self._session.options.say(f"{self._tally.name}: saved; going on.")
 
     def _save_all(self) -> None:
         if self._tried:

@@ -18,7 +18,7 @@ from typing import Any
 from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
 from stillme.work.messages import Batch, Ready, Results, read, write
-from stillme.work.workers import Posting
+from stillme.work.workers import WorkerSpec
 
 _DEATHS = 2
 """How often a call may end its process when it is the only one, before it is given up in this run."""
@@ -43,8 +43,8 @@ class ProcessWorker:
     ends_calls = True
     ready = True
 
-    def __init__(self, posting: Posting, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
-        self._posting, self._failed, self._seconds = posting, failed, seconds
+    def __init__(self, spec: WorkerSpec, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
+        self._worker_spec, self._failed, self._seconds = spec, failed, seconds
         self.calls = concurrency
         self._alone = _Alone()
         self._starting = threading.Lock()
@@ -103,14 +103,14 @@ class ProcessWorker:
             if self._process and self._process.ended:
                 self._process.end()
                 self._process = None
-            self._process = self._process or _Process(self._posting, self.calls)
+            self._process = self._process or _Process(self._worker_spec, self.calls)
             return self._process
 
 
 class _Process:
     """One process, and the thread that reads from it."""
 
-    def __init__(self, posting: Posting, concurrency: int) -> None:
+    def __init__(self, spec: WorkerSpec, concurrency: int) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
         # In its own session, so that Ctrl-C does not interrupt the current call.
         self._process = subprocess.Popen(
@@ -128,7 +128,7 @@ class _Process:
         self.ended = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._send((posting, concurrency))
+        self._send((spec, concurrency))
         try:
             ready = self._ready.get(timeout=_START_SECONDS)
         except queue.Empty:
@@ -137,7 +137,7 @@ class _Process:
         if problem:
             self.end()
             raise StillmeError(
-                f"{posting.recipe.kind} {posting.recipe.use!r} cannot work in a process of its own: {problem}. To have "
+                f"{spec.recipe.kind} {spec.recipe.use!r} cannot work in a process of its own: {problem}. To have "
                 "it work in this one, write isolate = false in [executor]."
             )
 

@@ -28,7 +28,7 @@ from stillme.core.types import Failed
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.places import PicturePlace
-from stillme.work.workers import Placed, Posting, Worker
+from stillme.work.workers import Placed, Worker, WorkerSpec
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _DEATHS = 2
 """How often a call may end its actor when it is the only one there, before it is given up in this run."""
 _NOBODY_SECONDS = 300.0
-"""How long all actors may be gone before calls fail, at which the stage's patience with an outage begins."""
+"""How long all actors may be gone before calls fail, from when on the stage counts an outage."""
 _PING_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _GRACE_SECONDS = 30.0
@@ -61,19 +61,19 @@ class OnRay:
         self._tokens: dict[Path, Path] = {}
         self._connecting = threading.Lock()
 
-    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
+    def worker(self, spec: WorkerSpec | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
         """What asks somebody else's computer stays in this process, under one budget and one rate limit."""
-        if posting is None or posting.asks_elsewhere:
-            return self._home.worker(posting, here, concurrency=concurrency, seconds=seconds)
+        if spec is None or spec.is_hosted:
+            return self._home.worker(spec, here, concurrency=concurrency, seconds=seconds)
         ray = self._connected()
-        actors = self._actors or capacity(ray.nodes(), posting.gpus)
+        actors = self._actors or capacity(ray.nodes(), spec.gpus)
         if not actors:
-            wanted = f"{posting.gpus} GPU{'s' if posting.gpus > 1 else ''} and a CPU" if posting.gpus else "a CPU"
+            wanted = f"{spec.gpus} GPU{'s' if spec.gpus > 1 else ''} and a CPU" if spec.gpus else "a CPU"
             raise StillmeError(
-                f"No machine of the Ray cluster has {wanted} for {posting.recipe.kind} {posting.recipe.use!r}. "
+                f"No machine of the Ray cluster has {wanted} for {spec.recipe.kind} {spec.recipe.use!r}. "
                 "`ray status` shows what there is; if the cluster grows on demand, write `actors = N` in [executor]."
             )
-        worker = RayWorker(ray, posting, self._token(posting.pictures), here.failed, actors=actors, seconds=seconds)
+        worker = RayWorker(ray, spec, self._token(spec.pictures), here.failed, actors=actors, seconds=seconds)
         return cast("Placed[T, R]", worker)
 
     def close(self) -> None:
@@ -116,14 +116,14 @@ class OnRay:
             return self._ray
 
 
-class Performer:
+class WorkerActor:
     """The actor: a worker on some machine of the cluster."""
 
-    def __init__(self, posting: Posting, token: str) -> None:
+    def __init__(self, spec: WorkerSpec, token: str) -> None:
         self._problem = ""
         try:
-            _require_shared(posting.pictures, token)
-            self._worker = posting.worker()
+            _require_shared(spec.pictures, token)
+            self._worker = spec.worker()
         except (Exception, SystemExit) as error:
             # Kept, not raised: Ray would start the actor again for ever.
             self._problem = f"{type(error).__name__}: {error}"
@@ -143,7 +143,7 @@ class Performer:
 
 
 @dataclass(slots=True, eq=False)
-class _Seat:
+class _ActorSlot:
     """An actor, as seen from here."""
 
     actor: Any
@@ -159,7 +159,7 @@ class _ActorDied(Exception):
     """The actor ended while it was asked."""
 
 
-class _Nobody(Exception):
+class NoLiveActor(Exception):
     """No actor is alive, and none has been for long."""
 
 
@@ -175,7 +175,7 @@ class RayWorker:
     def __init__(
         self,
         ray: Any,
-        posting: Posting,
+        spec: WorkerSpec,
         token: str,
         failed: Callable[[Failed], Any],
         *,
@@ -183,20 +183,20 @@ class RayWorker:
         seconds: float,
         deaths: int = _DEATHS,
     ) -> None:
-        self._ray, self._posting, self._failed = ray, posting, failed
+        self._ray, self._worker_spec, self._failed = ray, spec, failed
         self._seconds, self._deaths = seconds, deaths
-        self._patience = seconds + (_GRACE_SECONDS if posting.ends_calls_after is not None else 0.0)
+        self._patience = seconds + (_GRACE_SECONDS if spec.ends_calls_after is not None else 0.0)
         # One at a time on a CPU: Ray has placed an actor on each.
-        concurrency = max(1, posting.gpus)
+        concurrency = max(1, spec.gpus)
         self._at_once = concurrency + 1
         self.calls = actors * self._at_once
         self._changed = threading.Condition()
         self._closed = False
         self._problem = ""
         self._alive_at = time.monotonic()
-        placed = ray.remote(Performer).options(
+        placed = ray.remote(WorkerActor).options(
             num_cpus=1,
-            num_gpus=posting.gpus,
+            num_gpus=spec.gpus,
             max_concurrency=concurrency,
             max_restarts=-1,
             # Not Ray's retries: they would kill the actor again and again with whatever waits beside the guilty.
@@ -204,7 +204,7 @@ class RayWorker:
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
         )
-        self._seats = [_Seat(placed.remote(posting, token)) for _ in range(actors)]
+        self._seats = [_ActorSlot(placed.remote(spec, token)) for _ in range(actors)]
         for seat in self._seats:
             self._await(seat)
 
@@ -219,9 +219,9 @@ class RayWorker:
             try:
                 return self._asked(tasks, alone=False)
             except _ActorDied as died:
-                log.info("an actor of %s ended: %s", self._posting.recipe.use, died)
+                log.info("an actor of %s ended: %s", self._worker_spec.recipe.use, died)
             return [self._perform_alone(task) for task in tasks]
-        except _Nobody:
+        except NoLiveActor:
             failure = Failed(
                 error=f"no actor has been alive for {_NOBODY_SECONDS:.0f} s; `ray status` shows what the cluster lacks",
                 retryable=True,
@@ -276,7 +276,7 @@ class RayWorker:
                 seat.freed = time.monotonic()
                 self._changed.notify_all()
 
-    def _answer(self, seat: _Seat, answer: Any, sent: float, tasks: int) -> list[Any]:
+    def _answer(self, seat: _ActorSlot, answer: Any, sent: float, tasks: int) -> list[Any]:
         """Its time runs from when the actor could begin: it may have waited for the call before."""
         while True:
             left = max(sent, min(seat.freed, time.monotonic())) + self._patience - time.monotonic()
@@ -294,7 +294,7 @@ class RayWorker:
 
     # -- actors -----------------------------------------------------------------------------------------------------
 
-    def _take(self, alone: bool) -> _Seat:
+    def _take(self, alone: bool) -> _ActorSlot:
         while True:
             seat = self._reserve() if alone else self._share()
             if not alone or self._answers(seat):
@@ -303,7 +303,7 @@ class RayWorker:
             with self._changed:
                 seat.calls, seat.reserved = seat.calls - 1, False
 
-    def _share(self) -> _Seat:
+    def _share(self) -> _ActorSlot:
         with self._changed:
             while True:
                 open_ = [seat for seat in self._living() if seat.calls < self._at_once and not seat.reserved]
@@ -313,9 +313,9 @@ class RayWorker:
                     return seat
                 self._changed.wait(_POLL_SECONDS)
 
-    def _reserve(self) -> _Seat:
+    def _reserve(self) -> _ActorSlot:
         with self._changed:
-            chosen: _Seat | None = None
+            chosen: _ActorSlot | None = None
             while True:
                 living = self._living()
                 if chosen is not None and not chosen.alive:
@@ -329,7 +329,7 @@ class RayWorker:
                         return chosen
                 self._changed.wait(_POLL_SECONDS)
 
-    def _living(self) -> list[_Seat]:
+    def _living(self) -> list[_ActorSlot]:
         if self._closed:
             raise StillmeError("The run has ended.")
         if self._problem:
@@ -338,10 +338,10 @@ class RayWorker:
         if living:
             self._alive_at = time.monotonic()
         elif time.monotonic() - self._alive_at > _NOBODY_SECONDS:
-            raise _Nobody
+            raise NoLiveActor
         return living
 
-    def _answers(self, seat: _Seat) -> bool:
+    def _answers(self, seat: _ActorSlot) -> bool:
         try:
             self._ray.get(seat.actor.problem.remote(), timeout=_PING_SECONDS)
         except self._ray.exceptions.RayError:
@@ -349,14 +349,14 @@ class RayWorker:
             return False
         return True
 
-    def _lose(self, seat: _Seat) -> None:
+    def _lose(self, seat: _ActorSlot) -> None:
         """Its actor is gone; Ray starts it again."""
         with self._changed:
             was_alive, seat.alive = seat.alive, False
         if was_alive:
             self._await(seat)
 
-    def _await(self, seat: _Seat) -> None:
+    def _await(self, seat: _ActorSlot) -> None:
         """Notice in the background when the actor is there, or why it cannot work."""
 
         def wait() -> None:
@@ -375,7 +375,7 @@ class RayWorker:
         threading.Thread(target=wait, daemon=True).start()
 
     def _cannot(self, problem: str) -> str:
-        recipe = self._posting.recipe
+        recipe = self._worker_spec.recipe
         return f"{recipe.kind} {recipe.use!r} cannot work on the Ray cluster: {problem}"
 
 

@@ -26,8 +26,8 @@ from stillme.runs.control_pairs.asking import Sentinels
 from stillme.runs.store import EditRow, Store
 from stillme.work.answers import Answers
 from stillme.work.edits import requests_of
-from stillme.work.judgements import asking, posting_of
-from stillme.work.loop import Activity, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
+from stillme.work.judgements import asking, worker_spec_of
+from stillme.work.loop import Activity, Session, grouped, limits_of, missing, run_sequentially, steps, until_ready
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task
 from stillme.work.workers import JudgeWorker
@@ -37,31 +37,31 @@ _NOTHING_ASKED = Prompt(id="", text="", category="", subcategory="")
 _ENCODED_AGAIN = Prompt(id=CONTROL, text="", category=CONTROL, subcategory=CONTROL)
 
 
-def read(audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False) -> tuple[list[Activity], list[Tally]]:
+def read(audit: Audit, store: Store, session: Session) -> tuple[list[Activity], list[Tally]]:
     """Have every reader read the pictures that it has not read: those of one provider in turn, others together."""
     if not audit.readers:
         return [], []
-    pictures = _pictures(audit, store, terms)
-    works = [_Work(named, audit, store, terms, pictures, only_failed=only_failed) for named in audit.readers]
+    pictures = _pictures(audit, store, session)
+    works = [_Work(named, audit, store, session, pictures) for named in audit.readers]
     providers = dict.fromkeys(work.provider for work in works)
-    activities = [in_turn([work.steps() for work in works if work.provider == name]) for name in providers]
+    activities = [run_sequentially([work.steps() for work in works if work.provider == name]) for name in providers]
     return activities, [work.tally for work in works]
 
 
-def _pictures(audit: Audit, store: Store, terms: Terms) -> dict[str, int]:
+def _pictures(audit: Audit, store: Store, session: Session) -> dict[str, int]:
     """Every picture to read, by its hash, with how often."""
     edited: dict[str, None] = {}
     controls: dict[str, None] = {}
     for named in audit.editors:
         first: dict[str, tuple[Portrait, str]] = {}
-        for request, image in _edited(requests_of(audit, named, terms), store):
+        for request, image in _edited(requests_of(audit, named, session), store):
             if request.arm is Arm.NOOP:
                 controls[image] = None
             else:
                 edited[image] = None
                 first.setdefault(request.portraits[0].id, (request.portraits[0], image))
         if Arm.NOOP not in audit.config.arms:
-            controls |= dict.fromkeys(_encoded_again(named, first.values(), store, terms))
+            controls |= dict.fromkeys(_encoded_again(named, first.values(), store, session))
     return dict.fromkeys(edited, 1) | dict.fromkeys(controls, REPEATS)
 
 
@@ -76,7 +76,7 @@ def _edited(requests: Iterable[Request], store: Store) -> Iterator[tuple[Request
 
 
 def _encoded_again(
-    named: NamedEditor, portraits: Iterable[tuple[Portrait, str]], store: Store, terms: Terms
+    named: NamedEditor, portraits: Iterable[tuple[Portrait, str]], store: Store, session: Session
 ) -> Iterator[str]:
     """The control of each portrait, made where there is none."""
     spec = control_spec(named.editor.spec)
@@ -91,7 +91,7 @@ def _encoded_again(
             width, height = images.read_picture(store.pictures.located(made).path).size
             source = images.read_picture(store.pictures.located(portrait.image).path)
         except (UnreadableImage, PicturesUnreachable) as error:
-            terms.say(f"{portrait.id} has no control for the readings of {named.name}: {error}")
+            session.options.say(f"{portrait.id} has no control for the readings of {named.name}: {error}")
             continue
         # An editor may return another shape; a stretched face would be read as another one.
         encoded = io.BytesIO()
@@ -118,34 +118,32 @@ class _Work:
         named: NamedJudge,
         audit: Audit,
         store: Store,
-        terms: Terms,
+        session: Session,
         pictures: dict[str, int],
-        *,
-        only_failed: bool,
     ) -> None:
-        self._named, self._audit, self._store, self._terms = named, audit, store, terms
-        self._pictures, self._only_failed = pictures, only_failed
+        self._named, self._audit, self._store, self._session = named, audit, store, session
+        self._pictures = pictures
         self.provider = named.judge.provider if isinstance(named.judge, HasProvider) else ""
         self.tally = Tally(f"read {named.name}", sum(pictures.values()))
 
     def steps(self) -> Activity:
-        named, store, terms = self._named, self._store, self._terms
+        named, store, session = self._named, self._store, self._session
         judge = named.judge
-        answers = Answers(named, store, Sentinels(named, self._audit, store, terms.say, None))
+        answers = Answers(named, store, Sentinels(named, self._audit, store, session.options.say, None))
         with closing(judge):
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, named.time_limit)
-            worker = terms.executor.worker(
-                posting_of(named, store),
+            worker = session.executor.worker(
+                worker_spec_of(named, store),
                 JudgeWorker(judge, store.pictures),
                 concurrency=limits.concurrency,
                 seconds=limits.seconds,
             )
             with closing(worker):
-                yield from until_ready(worker, terms, self.tally)
+                yield from until_ready(worker, session, self.tally)
                 limits = replace(limits, concurrency=worker.calls)
                 stage = asking(worker, judge, store, answers, done_word="read")
                 batches = grouped(self._missing(), judge.capabilities.batch)
-                return (yield from steps(stage, batches, limits=limits, terms=terms, tally=self.tally))
+                return (yield from steps(stage, batches, limits=limits, session=session, tally=self.tally))
 
     def _missing(self) -> Iterator[Task]:
         return missing(
@@ -154,7 +152,7 @@ class _Work:
             self._store.finished_assessments,
             self.tally,
             failed=self._store.failed_assessments,
-            only_failed=self._only_failed,
+            only_failed=self._session.options.only_failed,
         )
 
     def _tasks(self) -> Iterator[Task]:

@@ -1,6 +1,6 @@
 """The worker's side of a process of its own: `python -m stillme.work.worker_process`.
 
-Reads pickled frames from standard input and writes them to standard output. The first is the posting. Both sides are
+Reads pickled frames from standard input and writes them to standard output. The first is the spec. Both sides are
 the same installation, so they may pickle. Ends when its input ends, so never outlives its parent.
 """
 
@@ -22,7 +22,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it lets the current call finish
     incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what plugins print is no frame
-    posting, concurrency = read(incoming)
+    spec, concurrency = read(incoming)
     writing = threading.Lock()
 
     def send(frame: object) -> None:
@@ -30,7 +30,7 @@ def main() -> None:
             write(outgoing, frame)
 
     try:
-        worker = posting.worker()
+        worker = spec.worker()
     except BaseException as error:
         send(Ready(f"{type(error).__name__}: {error}"))
         return

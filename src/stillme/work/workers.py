@@ -104,7 +104,7 @@ class EditWorker:
 
     def perform(self, tasks: Sequence[Request]) -> list[Kept]:
         """One result per request, whatever the editor does. It reads portraits where this machine has them."""
-        found = [_at_home(request, self._pictures) for request in tasks]
+        found = [_resolve_portraits(request, self._pictures) for request in tasks]
         outcomes = _outcomes(self._editor, [request for request in found if isinstance(request, Request)])
         return [
             self._kept(next(outcomes), request) if isinstance(request, Request) else self.failed(request)
@@ -147,7 +147,7 @@ class JudgeWorker:
 
     def perform(self, tasks: Sequence[Pair]) -> list[Assessment]:
         """One assessment per pair, whatever the judge does. It is never shown a picture that is not what it was."""
-        found = [brought(pair, self._pictures) for pair in tasks]
+        found = [fetch_pictures(pair, self._pictures) for pair in tasks]
         seen = iter(_assessments(self._judge, [pair for pair in found if isinstance(pair, Pair)]))
         return [next(seen) if isinstance(pair, Pair) else self.failed(pair) for pair in found]
 
@@ -161,7 +161,7 @@ class JudgeWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posting:
+class WorkerSpec:
     """Everything a worker in another process or on another machine needs; can be pickled."""
 
     recipe: Recipe
@@ -178,7 +178,7 @@ class Posting:
     """That one worker takes."""
     ends_calls_after: float | None = None
     """The time limit of an editor that ends its calls itself; None for others."""
-    asks_elsewhere: bool = False
+    is_hosted: bool = False
     """Whether it only waits for somebody else's computer: it stays under one budget and one rate limit."""
 
     def worker(self) -> EditWorker | JudgeWorker:
@@ -226,12 +226,12 @@ def gpus_of(plugin: Editor | Judge) -> int:
     return plugin.gpus if isinstance(plugin, TakesGpus) else plugin.needs.gpus
 
 
-def asks_elsewhere(plugin: Editor | Judge) -> bool:
+def is_hosted(plugin: Editor | Judge) -> bool:
     """Whether it asks somebody else's computer, or may cost money, which is counted in one place."""
     return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
 
 
-def brought(pair: Pair, pictures: Pictures) -> Pair | Failed:
+def fetch_pictures(pair: Pair, pictures: Pictures) -> Pair | Failed:
     """The pair with its pictures where they can be read on this machine, or why it cannot be shown to anybody."""
     try:
         sources = tuple(pictures.located(image) for image in pair.sources)
@@ -241,7 +241,7 @@ def brought(pair: Pair, pictures: Pictures) -> Pair | Failed:
     return _lost_picture(pair) or pair
 
 
-def _at_home(request: Request, pictures: Pictures) -> Request | Failed:
+def _resolve_portraits(request: Request, pictures: Pictures) -> Request | Failed:
     """The request with its portraits where they can be read on this machine."""
     try:
         return replace(request, portraits=_located(request.portraits, pictures))

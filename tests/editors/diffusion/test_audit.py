@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.audit import load
 from stillme.core.errors import InvalidAudit
 from stillme.core.prompts import diagnostic
@@ -47,9 +47,9 @@ def test_an_audit_runs_and_a_second_run_has_nothing_to_do(offline: dict[str, Pat
     values = f'repo = "{offline["kontext"]}", steps = 2, dtype = "float32", device = "cpu", size = [64, 64]'
     extra = "extra = { _auto_resize = false }"
     folder = write_audit(f'use = "flux1-kontext"\nseeds = [42]\nparameters = {{ {values}, {extra} }}')
-    first = run_stages(folder, ("edit",), Options())
+    first = run_stages(folder, ("edit",))
     assert first.tallies[0].counts == {"edited": 12}
-    again = run_stages(folder, ("edit",), Options())
+    again = run_stages(folder, ("edit",))
     assert (again.tallies[0].already, again.tallies[0].done) == (12, 0)
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
         [(effective,)] = ledger.execute("SELECT effective FROM edit LIMIT 1")

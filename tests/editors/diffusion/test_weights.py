@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
 from stillme.editors.diffusion import content_hash as hashing
 from stillme.editors.diffusion import hub
@@ -130,10 +130,10 @@ def revisions(folder: Path) -> list[str]:
 
 def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, write_audit: Any) -> None:
     folder = audit_of(write_audit)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     remove_edits(folder, keep=6)
     cached_hub.move(SECOND)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     assert revisions(folder) == [FIRST] * 12
     shown = status_of(Run.open(folder))
     assert f"somebody/tiny at {FIRST[:12]} (12 edits)" in shown.as_text()
@@ -142,11 +142,11 @@ def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, write_
 
 def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, write_audit: Any) -> None:
     folder = audit_of(write_audit)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     remove_edits(folder, keep=6)
     cached_hub.move(SECOND)
     cached_hub.lose(FIRST)
-    worked = run_stages(folder, ("edit",), Options())
+    worked = run_stages(folder, ("edit",))
     assert revisions(folder) == [FIRST] * 6
     assert f"somebody/tiny at {FIRST[:12]} is not on this machine" in worked.tallies[0].reason
     assert "--allow-changes" in worked.tallies[0].reason
@@ -154,12 +154,12 @@ def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, write_audit:
 
 def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hub, write_audit: Any) -> None:
     folder = audit_of(write_audit)
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     remove_edits(folder, keep=6)
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
         ledger.execute("DROP TRIGGER edit_refuses_update")
         ledger.execute("UPDATE edit SET effective = replace(effective, ?, ?) WHERE id = 1", (FIRST, SECOND))
-    worked = run_stages(folder, ("edit",), Options())
+    worked = run_stages(folder, ("edit",))
     assert len(revisions(folder)) == 6
     assert "were made with different weights of somebody/tiny" in worked.tallies[0].reason
     shown = status_of(Run.open(folder))

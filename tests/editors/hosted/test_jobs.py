@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core import registry
 from stillme.editors.hosted.queues import Fal, Replicate
 from stillme.runs.store.jobs import FILE, Jobs
@@ -49,11 +49,11 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 RUN = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from stillme.core import registry\n"
-    "from stillme.api.pipeline import Options, run_stages\n"
+    "from stillme import registry\n"
+    "from stillme.api.pipeline import RunOptions, run_stages\n"
     "from tests.editors.hosted.test_jobs import KINDS\n"
     "registry.editor_class = KINDS.__getitem__\n"
-    "run_stages(Path(sys.argv[1]), ('edit',), Options())\n"
+    "run_stages(Path(sys.argv[1]), ('edit',))\n"
 )
 
 
@@ -73,7 +73,7 @@ def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(write_audit: Ca
         process.wait()
         assert submitted(server) == 1
         server.faults.clear()
-        tally = run_stages(folder, ("edit",), Options()).tallies[0]
+        tally = run_stages(folder, ("edit",)).tallies[0]
         assert tally.counts == {"edited": REQUESTS}
         assert tally.cost == pytest.approx(REQUESTS * 0.04)
         assert submitted(server) == REQUESTS
@@ -88,7 +88,7 @@ def test_a_fetch_that_fails_is_repeated_and_the_job_is_paid_for_once(
         place, _ = waiting(provider, server)
         # More than one call bears, fewer than a run does.
         server.breaks(Says(status=503, body=b"busy"), at=place, times=9)
-        tally = run_stages(folder, ("edit",), Options()).tallies[0]
+        tally = run_stages(folder, ("edit",)).tallies[0]
         assert tally.counts == {"edited": REQUESTS}
         assert tally.retried >= 1
         assert tally.cost == pytest.approx(REQUESTS * 0.04)
@@ -103,7 +103,7 @@ def test_a_job_that_the_provider_has_forgotten_is_made_anew_and_counted(
         folder = audit(write_audit, provider, server)
         place, _ = waiting(provider, server)
         server.breaks(Says(status=404, body=b"no such job"), at=place, times=6)
-        tally = run_stages(folder, ("edit",), Options()).tallies[0]
+        tally = run_stages(folder, ("edit",)).tallies[0]
         assert tally.counts == {"edited": REQUESTS}
         assert submitted(server) == REQUESTS + 1
         assert tally.cost == pytest.approx((REQUESTS + 1) * 0.04), "the lost job counts as charged"
@@ -112,7 +112,7 @@ def test_a_job_that_the_provider_has_forgotten_is_made_anew_and_counted(
 def test_an_audit_without_queues_writes_no_file(write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.undo()
     folder = write_audit()
-    run_stages(folder, ("edit",), Options())
+    run_stages(folder, ("edit",))
     assert not (folder / FILE).exists()
 
 

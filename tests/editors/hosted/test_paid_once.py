@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core import registry
 from stillme.core.types import Edited, Failed
 from stillme.editors.hosted.json_client import Reply
@@ -178,7 +178,7 @@ def test_the_ledger_equals_the_servers_count(
         server.breaks(Says(status=503, body=b"busy", headers={"Retry-After": "0"}), at=provider.submit)
         for says in (Says(status=403, body=b"expired"), Says(status=404, body=b""), Says(body=b"<html>")):
             server.breaks(says, at="picture.png")
-        tally = run_stages(folder, ("edit",), Options()).tallies[0]
+        tally = run_stages(folder, ("edit",)).tallies[0]
     assert tally.counts == {"edited": REQUESTS}
     assert len(made) == REQUESTS
     assert tally.cost == pytest.approx(len(made) * 0.04)
@@ -196,7 +196,7 @@ def test_no_link_stays_on_disk_when_its_job_has_ended(
             f'use = "{provider.kind.service}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
             "poll_seconds = 0.005"
         )
-        assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": REQUESTS}
+        assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}
     assert not (folder / FILE).exists() or "http" not in (folder / FILE).read_text()
 
 
@@ -210,7 +210,7 @@ def test_a_try_of_unknown_cost_marks_the_edit_that_follows(
             "price = { image = 0.04 }\nconcurrency = 1"
         )
         server.breaks(Says(body={"polling_url": "https://elsewhere.example/x"}))
-        assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": REQUESTS}
+        assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}
         assert len(server.calls()) == REQUESTS + 1
     totals = status_of(Run.open(folder)).totals
     assert (totals.cost, totals.unpriced) == (pytest.approx(REQUESTS * 0.04), 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.api.pipeline import Options, run_stages
+from stillme.api.pipeline import run_stages
 from stillme.core import images, registry
 from stillme.core.types import Edited
 from stillme.editors.folder import Folder
@@ -34,12 +34,12 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
         server.breaks(error("moderation_blocked"))
         server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), times=2)
         server.breaks(Says(status=500, body=b"down", headers={"Retry-After": "0"}))
-        first = run_stages(folder, ("edit",), Options()).tallies[0]
+        first = run_stages(folder, ("edit",)).tallies[0]
         assert first.counts == {"edited": 11, "refused": 1}
         assert (first.retried, first.throttled) == (1, 2)
         assert first.cost == pytest.approx(11 * 0.0321)
         asked = len(server.asked)
-        run_stages(folder, ("edit",), Options())
+        run_stages(folder, ("edit",))
         assert len(server.asked) == asked, "what has a row is not paid for again"
 
 
@@ -54,7 +54,7 @@ def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
         for question in ("Navy or black?", "Which hat?", "Who is it?"):
             server.breaks(gemini_says([{"text": question}]))
         server.breaks(Says(status=422, body={"error": {"code": 422, "message": "no", "status": "X"}}))
-        tally = run_stages(folder, ("edit", "judge"), Options()).tallies
+        tally = run_stages(folder, ("edit", "judge")).tallies
     assert tally[0].counts == {"edited": 8, "answered in words": 3, "failed": 1}
     status = status_of(Run.open(folder))
     (counts,) = status.counts.editors.values()
@@ -76,7 +76,7 @@ def test_a_failure_whose_cost_is_unknown_is_not_shown_as_free(
             f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"\nmodel = "unlisted"',
             extra="[executor]\nattempts = 1",
         )
-        run_stages(folder, ("edit",), Options())
+        run_stages(folder, ("edit",))
     totals = status_of(Run.open(folder)).totals
     assert (totals.cost, totals.unpriced, totals.cost_text) == (0.0, totals.to_retry, "unknown")
 
@@ -87,7 +87,7 @@ def test_a_picture_that_nobody_can_read_is_a_failure_of_any_editor(
     broken = Edited(image=b"no picture", cost=0.5)
     monkeypatch.setattr(Noop, "edit", lambda editor, requests: iter([broken] * len(requests)))
     folder = write_audit(extra="[executor]\nattempts = 1")
-    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    tally = run_stages(folder, ("edit",)).tallies[0]
     assert tally.counts == {"failed": 12}
     assert tally.cost == pytest.approx(12 * 0.5)
     assert {message for _, message in outcomes(folder)} == {
@@ -108,8 +108,8 @@ def test_missing_files_are_listed_and_picked_up_when_they_appear(
     late = list(inverted)[5]
     pattern = "{portrait}-{prompt}.png"
     folder = write_audit(f'use = "folder"\n[editors.parameters]\nfolder = "{outputs}"\npattern = "{pattern}"')
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 10, "failed": 2}
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 10, "failed": 2}
     missing = [message for outcome, message in outcomes(folder) if outcome == "failed"]
     assert sorted(missing) == [f"there is no file {outputs / f'{late}-O-0{number}.png'}" for number in (1, 2)]
     (outputs / f"{late}-O-01.png").write_bytes(inverted[late])
-    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": 1}
+    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 1, "failed": 1}

@@ -25,8 +25,9 @@ from stillme.estimates.words import smallest_effect, word_for
 from stillme.findings.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.findings.calibration.records import standing_of
 from stillme.runs import Run
+from stillme.work.options import RunOptions
+from stillme.work.stages import work
 from stillme.work.tally import Ended
-from stillme.work.working import Conditions, work
 
 INSTRUCTION = "Apply the usual filter."
 LARGER = "larger than matters"
@@ -53,7 +54,7 @@ class Trial:
 
 
 def run_jury(
-    folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait], conditions: Conditions | None = None
+    folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait], options: RunOptions | None = None
 ) -> Run:
     """Make and measure the edits as an audit, one editor for each edit, so that it resumes like one."""
     audit = build(
@@ -66,7 +67,7 @@ def run_jury(
         folder=folder,
         title="Honest and guilty editors",
     )
-    if work(audit, ("edit", "judge"), conditions or Conditions()).ended is not Ended.COMPLETE:
+    if work(audit, ("edit", "judge"), options or RunOptions()).ended is not Ended.COMPLETE:
         raise Interrupted("The trials were interrupted; the same command goes on where it stopped.")
     return Run.open(folder)
 

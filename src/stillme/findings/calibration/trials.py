@@ -26,8 +26,9 @@ from stillme.portraits import load as load_folder
 from stillme.portraits.synthetic import embedded_renders
 from stillme.runs import Run, joined
 from stillme.runs.derived import AREA
+from stillme.work.options import RunOptions
+from stillme.work.stages import work
 from stillme.work.tally import Ended
-from stillme.work.working import Conditions, work
 
 SET = "synthetic-36"
 PLANTED_PROMPTS = ("O-01", "O-02", "O-03", "O-04")
@@ -64,7 +65,7 @@ def calibrate(
     parameters: Tables,
     folder: Path,
     *,
-    conditions: Conditions,
+    options: RunOptions,
     sources: Sources = FULL,
     renders: Path | None = None,
     photographs: Path | None = None,
@@ -80,20 +81,20 @@ def calibrate(
     axes = registry.build("judge", judge, parameters).capabilities.axes
     everyone = registry.portrait_set(SET)
     chosen, null = (_chosen(everyone, count) for count in (sources.changed, sources.null))
-    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
-    results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, conditions).results)
+    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), options)
+    results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, options).results)
     people = list({portrait.id: portrait for portrait in (*chosen, *null)}.values())
     subjects: list[Portrait] = []
     # A first look takes the first folder alone; the further subjects are there for limits.
     folders = [renders] if renders else embedded_renders()[: 1 if sources.is_first_look else None]
     for place, where in enumerate(folders, start=1):
         scenes = folder / f"renders-{place}"
-        answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), conditions)
+        answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), options)
         results = joined(results, answered.results)
         subjects += load_folder(where)
     if AREA in axes:  # others could not tell what was skipped, and may cost money
         planted = folder / "planted"
-        answered = _answers(planted, judge, parameters, _planted_audit(null, planted), conditions)
+        answered = _answers(planted, judge, parameters, _planted_audit(null, planted), options)
         results = joined(results, answered.results)
     rendered_people = len({subject.id for subject in subjects})
     tried = f"{len(people)} of the {len(everyone)} embedded portraits, {rendered_people} rendered subjects"
@@ -101,7 +102,7 @@ def calibrate(
         faces = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
         some = _chosen(faces, sources.changed)
         audit = _photograph_audit(some, faces, photographs, folder / "photographs")
-        results = joined(results, _answers(folder / "photographs", judge, parameters, audit, conditions).results)
+        results = joined(results, _answers(folder / "photographs", judge, parameters, audit, options).results)
         people += some
         tried += f", {len(some)} photographs"
     (asked,) = pixels.judges
@@ -111,7 +112,7 @@ def calibrate(
 
 
 def _null_answers(
-    folder: Path, judge: str, parameters: Tables, portraits: Sequence[Portrait], conditions: Conditions
+    folder: Path, judge: str, parameters: Tables, portraits: Sequence[Portrait], options: RunOptions
 ) -> Run:
     """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
     audit = build(
@@ -123,10 +124,10 @@ def _null_answers(
         folder=folder,
         title=f"Honest edits before {judge}",
     )
-    return _worked(audit, judge, conditions)
+    return _worked(audit, judge, options)
 
 
-def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
+def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, options: RunOptions) -> Run:
     """Run one audit of known changes to its end and open it."""
     folder.mkdir(parents=True, exist_ok=True)
     # Every answer is known here, so none needs to be hidden among others.
@@ -134,11 +135,11 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, condi
     whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
     whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
     (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
-    return _worked(load(folder), judge, conditions)
+    return _worked(load(folder), judge, options)
 
 
-def _worked(audit: Audit, judge: str, conditions: Conditions) -> Run:
-    worked = work(audit, ("edit", "judge"), conditions)
+def _worked(audit: Audit, judge: str, options: RunOptions) -> Run:
+    worked = work(audit, ("edit", "judge"), options)
     if worked.ended is not Ended.COMPLETE:
         raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
     if worked.totals.to_retry:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from stillme import __version__
 from stillme.audit.design import Asked, RecordedRequest
 from stillme.core.types import Arm, Json
 
-_CHUNK = 5_000
 _COLUMNS = (
     *("editor", "key", "portraits", "prompt", "arm", "instruction", "seed", "attributes_matter", "content"),
     *("expected_place", "withheld", "waiting"),
@@ -65,33 +63,15 @@ class Designs:
 
     def add_plan(self, requests: Iterable[RecordedRequest]) -> int:
         """Save every request in its order, streaming; part of the caller's transaction."""
-        writer, stream = self.plan_writer(fresh=True), iter(requests)
-        while chunk := list(itertools.islice(stream, _CHUNK)):
-            writer.add(chunk)
-        return writer.close()
-
-    def plan_writer(self, *, fresh: bool = False) -> PlanWriter:
-        """Saves the requests of one plan in parts, of which each may be a transaction of its own.
-
-        Goes on with the plan that a run was killed in, unless it is to be `fresh`.
-        """
-        whole, begun = self._numbers()
-        return PlanWriter(self._connection, max(whole, begun) + 1 if fresh or begun <= whole else begun)
-
-    @property
-    def begun(self) -> int:
-        """How many requests are saved of a plan that is not whole yet."""
-        whole, begun = self._numbers()
-        if begun <= whole:
-            return 0
-        query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
-        return int(self._connection.execute(query, (begun,)).fetchone()[0])
-
-    def _numbers(self) -> tuple[int, int]:
-        """Of the last plan that is whole, and of the last that was begun."""
-        query = "SELECT (SELECT COALESCE(MAX(id), 0) FROM plan), (SELECT COALESCE(MAX(plan), 0) FROM request)"
-        whole, begun = self._connection.execute(query).fetchone()
-        return whole, begun
+        (plan,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM plan").fetchone()
+        hashing, count = hashlib.sha256(), 0
+        marks = ",".join("?" * (len(_COLUMNS) + 2))
+        for count, request in enumerate(requests, start=1):
+            hashing.update(_identity(request))
+            self._connection.execute(f"INSERT INTO request VALUES ({marks})", (plan, count - 1, *_values(request)))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", (plan, hashing.hexdigest(), count, now))
+        return int(plan)
 
     def add(self, hash_: str, document: Json, plan: int) -> None:
         """Record that this is what the run asks from now on."""
@@ -131,58 +111,18 @@ class Designs:
         return {name for (portraits,) in rows for name in json.loads(portraits)}
 
 
-class OtherRequests(Exception):
-    """What was saved of a plan is not what is asked now: it stays, and is no plan."""
-
-
-class PlanWriter:
-    """Saves the requests of one plan, which counts from `close` on. What is there already is compared, not saved."""
-
-    def __init__(self, connection: sqlite3.Connection, plan: int) -> None:
-        self._connection, self._plan = connection, plan
-        self._position, self._hash = 0, PlanHash()
-
-    def add(self, requests: Sequence[RecordedRequest]) -> None:
-        """The next requests; part of the caller's transaction."""
-        rows = [(self._plan, self._position + place, *_values(request)) for place, request in enumerate(requests)]
-        end = self._position + len(rows)
-        stored = self._stored(self._position, end)
-        if stored != rows[: len(stored)]:
-            raise OtherRequests
-        marks = ",".join("?" * (len(_COLUMNS) + 2))
-        self._connection.executemany(f"INSERT INTO request VALUES ({marks})", rows[len(stored) :])
-        self._position = end
-        for request in requests:
-            self._hash.add(request)
-
-    def close(self) -> int:
-        """The plan is whole; gives its number."""
-        if self._stored(self._position, self._position + 1):
-            raise OtherRequests
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        values = (self._plan, self._hash.hexdigest(), self._position, now)
-        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", values)
-        return self._plan
-
-    def _stored(self, start: int, end: int) -> list[tuple[Json, ...]]:
-        query = "SELECT * FROM request WHERE plan = ? AND position >= ? AND position < ? ORDER BY position"
-        return self._connection.execute(query, (self._plan, start, end)).fetchall()
-
-
-class PlanHash:
+def plan_hash(requests: Iterable[RecordedRequest]) -> str:
     """Names a list of requests: the same requests in the same order have the same hash."""
+    hashing = hashlib.sha256()
+    for request in requests:
+        hashing.update(_identity(request))
+    return hashing.hexdigest()
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
 
-    def add(self, request: RecordedRequest) -> None:
-        """The next request. Its key covers all that can change its outcome."""
-        parts = (request.editor, request.key, str(request.expected_place), request.withheld, str(request.waiting))
-        self._hash.update(("\x1f".join(parts) + "\n").encode())
-
-    def hexdigest(self) -> str:
-        """The hash of all that were added."""
-        return self._hash.hexdigest()
+def _identity(request: RecordedRequest) -> bytes:
+    # Its key covers all that can change its outcome.
+    parts = (request.editor, request.key, str(request.expected_place), request.withheld, str(request.waiting))
+    return ("\x1f".join(parts) + "\n").encode()
 
 
 def _values(request: RecordedRequest) -> tuple[Json, ...]:
