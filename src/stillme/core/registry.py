@@ -95,6 +95,12 @@ def plugin(kind: Kind, name: str) -> Plugin:
     return known[name]
 
 
+def is_own(kind: Kind, name: str) -> bool:
+    """Whether it came with stillme."""
+    known = plugins(kind).get(name)
+    return known is not None and known.package == "stillme"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How to build an editor or judge anywhere: what audit.toml says of it, and the key that must come out."""
@@ -122,7 +128,7 @@ class Recipe:
         """Whether it runs code that did not come with stillme, which may take its process down."""
         name = self.use.partition(":")[0]
         loaded = editor_class(name) if self.kind == "editor" else judge_class(name)
-        return plugin(self.kind, name).package != "stillme" or bool(getattr(loaded, "runs_foreign_code", False))
+        return not is_own(self.kind, name) or bool(getattr(loaded, "runs_foreign_code", False))
 
 
 @overload

@@ -49,7 +49,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 RUN = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from stillme import registry\n"
+    "from stillme.core import registry\n"
     "from stillme.api.pipeline import RunOptions, run_stages\n"
     "from tests.editors.hosted.test_jobs import KINDS\n"
     "registry.editor_class = KINDS.__getitem__\n"
