@@ -20,20 +20,22 @@ import pytest
 import yaml
 
 from stillme.api.pipeline import run_stages
+from stillme.portraits import synthetic
+from stillme.portraits.copying import shrink_into
 from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
-SHORT = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
 
 
 def test_python_takes_fifteen_lines(tmp_path: Path):
-    script = EXAMPLES / "python_api.py"
-    assert sum(bool(line.strip()) for line in script.read_text().splitlines()) <= 15
+    script = (EXAMPLES / "python_api.py").read_text()
+    assert sum(bool(line.strip()) for line in script.splitlines()) <= 15
+    (tmp_path / "example.py").write_text(script.replace('{"size": 12}', '{"size": 4}'))
     shown = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=installed()
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=installed()
     )
     assert shown.returncode == 0, shown.stderr
     assert "changed_area" in shown.stdout
@@ -74,7 +76,9 @@ def test_a_pipeline_of_ones_own_runs_an_audit(tmp_path: Path, monkeypatch: pytes
     shutil.copy(EXAMPLES / "own_pipeline.py", tmp_path)
     # Here torchvision only works as `allow_torchvision` leaves it, which a process of its own would not know.
     editor = '[executor]\nisolate = false\n[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
-    (tmp_path / "audit.toml").write_text(SHORT + editor + '[[judges]]\nuse = "instruments"\n')
+    shrink_into(tmp_path / "small", synthetic.portraits()[:2], longest=128)
+    short = '[portraits]\nsource = "./small"\n[prompts]\nonly = ["O-01"]\n'
+    (tmp_path / "audit.toml").write_text(short + editor + '[[judges]]\nuse = "instruments"\n')
     summary = run_stages(tmp_path, ("edit", "judge"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
