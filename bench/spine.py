@@ -147,7 +147,7 @@ def write_and_resume_a_million(name: str) -> None:
         for request in loaded.requests(loaded.editors[0]):
             batch.append(EditRow(request=request, outcome=Edited(image=b""), image=None, attempts=1, seconds=0, cost=0))
             if len(batch) == 5000:
-                store.add_edits(batch)
+                store.add(batch)
                 batch = []
         store.record_audit(loaded.hash, loaded.resolved)
     written, written_mb = time.process_time(), _peak_mb()

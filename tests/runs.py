@@ -85,8 +85,8 @@ def fill(folder: Path, answer: Answer) -> Path:
                 edits.append(EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=0.25))
                 if image and isinstance(answered, Mapping):
                     said += _assessments(loaded, request, image, answered)
-            store.add_edits(edits)
-            store.add_assessments(said)
+            store.add(edits)
+            store.add(said)
     return folder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stillme.cli
-from stillme.cli import logs, terminal
+from stillme.cli import terminal
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \x7f \r \u202etxt.exe \u2066 \u2028"
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e-\u202e\u2066-\u2069]")
@@ -46,7 +46,7 @@ def test_log_lines_are_cleaned(capsys: pytest.CaptureFixture[str], monkeypatch: 
     logger = logging.getLogger("stillme")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", logger.propagate)
-    logs.configure(0)
+    terminal.configure_logs(0)
     logger.warning("the server said %s", HOSTILE)
     printed = capsys.readouterr().err
     assert "the server said" in printed

@@ -204,7 +204,7 @@ def test_a_function_edits_a_whole_audit_and_a_changed_one_edits_again(write_audi
     (folder / FILE).write_text(GREY.replace("grayscale", "invert"))
     loaded = audit.load(folder)
     with Store.reading(folder) as store:
-        assert store.finished_edits([wanted.key for wanted in loaded.requests(loaded.editors[0])]) == set()
+        assert store.finished("edit", [wanted.key for wanted in loaded.requests(loaded.editors[0])]) == set()
 
 
 @pytest.mark.parametrize(

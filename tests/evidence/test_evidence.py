@@ -464,7 +464,7 @@ def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(run: Path, tmp_path: Path, 
         number = "SELECT MAX(id) FROM assessment"
         before = store.query(number).fetchone()
         unlike = replace(answer_of_a_person, key=assessment_key(row.request.key, row.image, judge.spec.key, 9))
-        store.add_assessments([unlike])
+        store.add([unlike])
         assert store.query(number).fetchone() > before
         store.places.also_read(["s3://a-private-bucket/run"])
     assert all(secret.encode() in _bytes_of(copy) for secret in secrets[:2]), "the run itself has them"

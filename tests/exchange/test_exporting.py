@@ -139,8 +139,8 @@ def test_no_participant_is_in_an_export(tmp_path: Path):
     said = Assessment(ratings=scores(), raw=json.dumps({"rater": "SECRET", "answer": 5}), effective=told)
     plain = Assessment(ratings=scores(), raw="The rater's hat is red.")
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(made)])
-        store.add_assessments([assessment_row(made.key, said), assessment_row(made.key, plain, epoch=1)])
+        store.add([edit_row(made)])
+        store.add([assessment_row(made.key, said), assessment_row(made.key, plain, epoch=1)])
         rows = list(rows_of(store, JUDGEMENTS))
     assert "SECRET" not in json.dumps(rows)
     assert json.loads(rows[0]["effective"]) == {"device": "phone", "nested": [{"seconds": 3}]}
@@ -152,7 +152,7 @@ def test_both_people_of_a_request_are_there(tmp_path: Path):
     alone = request("p0")
     pair = replace(alone, portraits=(*alone.portraits, *request("p1").portraits))
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(alone), edit_row(pair)])
+        store.add([edit_row(alone), edit_row(pair)])
         rows = list(rows_of(store, EDITS))
     assert [(row["portrait"], row["second_portrait"]) for row in rows] == [("p0", None), ("p0", "p1")]
 

@@ -19,7 +19,7 @@ from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
-from stillme.findings.exchange.declaring import judge_table
+from stillme.findings.exchange.audit_run import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.runs import Results, Run
 

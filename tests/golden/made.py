@@ -204,7 +204,7 @@ def _judged(folder: Path, say: Say) -> Path:
             for key, epoch in judge.assessments(row.request.key, row.image)
         ]
     with Store.writing(folder) as store:
-        store.add_assessments(rows)
+        store.add(rows)
     return folder
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from stillme.core.types import Arm, Prompt
 from stillme.mitigation import DIMENSIONS, instruction, lint
+from stillme.mitigation.arms import placebo
 from stillme.mitigation.features import OPENING, listed
-from stillme.mitigation.placebo import placebo
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
 WORDS = [

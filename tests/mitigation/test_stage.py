@@ -28,7 +28,7 @@ from stillme.runs import Run
 from stillme.runs.status import status_of
 from stillme.runs.store import Store
 from stillme.work import features
-from stillme.work.described import with_features
+from stillme.work.features import with_features
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.processes import stillme

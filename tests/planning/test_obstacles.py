@@ -19,7 +19,7 @@ from stillme.core.home import remember_run
 from stillme.core.protocols import ChecksMachine
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.findings.plan import PlanOptions, plan_audit
-from stillme.findings.plan.speed import published
+from stillme.findings.plan.costs import published
 from stillme.judges.scripted import Scripted
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Says, serving

@@ -16,7 +16,7 @@ from stillme.cli import cli
 from stillme.findings.plan import write_requests
 from stillme.findings.plan.requests import COLUMNS
 from stillme.runs.store import Store
-from stillme.work.described import with_features
+from stillme.work.features import with_features
 
 Write = Callable[..., Path]
 

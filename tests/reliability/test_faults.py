@@ -22,9 +22,9 @@ from stillme.core.errors import StillmeError
 from stillme.findings.evidence.sealing import seal
 from stillme.runs import Run
 from stillme.runs.store import Store
-from stillme.runs.store.attempts import Attempt
+from stillme.runs.store.opening import ROW_COUNTS
 from stillme.runs.store.pictures import UNFINISHED
-from stillme.runs.store.saved_rows import ROW_COUNTS
+from stillme.runs.store.rows import Attempt
 from tests.editors.hosted.loopback import Says, serving
 from tests.processes import Started, stillme
 from tests.reliability.faulty import audit, calls, hold, release, rows

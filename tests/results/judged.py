@@ -50,10 +50,8 @@ def fill(folder: Path, say: Say) -> Path:
             for request in loaded.requests(named):
                 image = store.pictures.add(request.portraits[0].image.read())
                 outcome = Edited(image=b"")
-                store.add_edits(
-                    [EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=0.25)]
-                )
-                store.add_assessments(
+                store.add([EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=0.25)])
+                store.add(
                     [
                         AssessmentRow(
                             key=key,

@@ -20,8 +20,7 @@ from stillme.mitigation.features import Declined, Described, Extraction, Feature
 from stillme.runs import Run, counting
 from stillme.runs.counting import Counts, count
 from stillme.runs.store import AssessmentRow, EditRow, Store
-from stillme.runs.store.attempts import Attempt
-from stillme.runs.store.features import FeatureRow
+from stillme.runs.store.rows import Attempt, FeatureRow
 from stillme.work.recording import record
 
 AUDIT = """
@@ -104,7 +103,7 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
         case ("edit", number, outcome, picture, cost):
             image = picture if isinstance(outcome, Edited) else None
             row = EditRow(request=requests[number], outcome=outcome, image=image, attempts=1, seconds=0.5, cost=cost)
-            store.add_edits([row])
+            store.add([row])
         case ("judge", number, judge, epoch, picture, rating):
             edit, spec = requests[number].key, design.judges[judge].spec
             row = AssessmentRow(
@@ -117,14 +116,14 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
                 seconds=0.25,
                 cost=0.5,
             )
-            store.add_assessments([row])
+            store.add([row])
         case ("feature", number, extraction):
             image, spec = design.portraits[number].image, design.extractors[0].spec
             key = extraction_key(image, spec)
             row = FeatureRow(
                 key=key, image=image, extractor=spec, extraction=extraction, attempts=1, seconds=0.5, cost=0.25
             )
-            store.add_features([row])
+            store.add([row])
         case ("attempt", number, cost):
             attempt = Attempt(stage="edit", key=requests[number].key, number=1, error="no", retryable=True, cost=cost)
             store.add_attempts([attempt])
@@ -143,7 +142,7 @@ def counted_one_by_one(run: Run) -> Counts:
         editors[asked.editor].update(done=int(edit.final), **{edit.outcome if edit.final else waits: 1})
         for judge in run.judges if edit.image else ():
             keys = [key for key, _ in judge.assessments(asked.key, edit.image or "")]
-            judges[judge.name].update(total=len(keys), done=len(run.store.finished_assessments(keys)))
+            judges[judge.name].update(total=len(keys), done=len(run.store.finished("assessment", keys)))
     (extractor,) = run.design.extractors
     keys = [extraction_key(portrait.image, extractor.spec) for portrait in run.design.portraits]
     described = Counter(total=len(keys), done=0)

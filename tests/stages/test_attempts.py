@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.cli.logs import configure
+from stillme.cli.terminal import configure_logs
 from stillme.core.redaction import redacted
 from stillme.runs import Run
 from stillme.runs.store import Store
@@ -64,7 +64,7 @@ def test_the_log_says_what_failed_and_never_a_key(
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setenv("STILLME_LOG", "info")
-    configure(0)
+    configure_logs(0)
     run_stages(write_audit(TWICE, prompts='["O-01"]'), ("edit",))
     assert "attempt 1 failed: 503 from nowhere" in capsys.readouterr().err
     logger.setLevel(logging.NOTSET)

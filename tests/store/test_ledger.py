@@ -30,9 +30,9 @@ outcomes = st.one_of(
 def test_what_is_appended_is_found_again(outcomes: list[EditOutcome]):
     with tempfile.TemporaryDirectory() as folder, Store.writing(Path(folder)) as store:
         requests = [request(seed=seed) for seed in range(len(outcomes))]
-        store.add_edits([edit_row(made, outcome) for made, outcome in zip(requests, outcomes, strict=True)])
+        store.add([edit_row(made, outcome) for made, outcome in zip(requests, outcomes, strict=True)])
         found = store.edits([made.key for made in requests])
-        finished = store.finished_edits([made.key for made in requests])
+        finished = store.finished("edit", [made.key for made in requests])
         for made, outcome in zip(requests, outcomes, strict=True):
             kept = found[made.key]
             assert (made.key in finished) == kept.final == (not isinstance(outcome, Failed))
@@ -46,8 +46,8 @@ def test_a_final_row_replaces_earlier_failures(fails: list[bool]):
     with tempfile.TemporaryDirectory() as folder, Store.writing(Path(folder)) as store:
         made = request()
         for _ in fails:
-            store.add_edits([edit_row(made, Failed(error="503", retryable=True))])
-        store.add_edits([edit_row(made)])
+            store.add([edit_row(made, Failed(error="503", retryable=True))])
+        store.add([edit_row(made)])
         assert store.edits([made.key])[made.key].outcome == "edited"
         assert store.totals().edits == {"edited": 1}
 
@@ -55,9 +55,9 @@ def test_a_final_row_replaces_earlier_failures(fails: list[bool]):
 def test_work_done_twice_is_kept_once_and_what_differs_is_reported(tmp_path: Path):
     with Store.writing(tmp_path) as store:
         first, other = store.pictures.add(b"one"), store.pictures.add(b"another")
-        store.add_edits([replace(edit_row(request()), image=first, cost=0.5)])
+        store.add([replace(edit_row(request()), image=first, cost=0.5)])
         again = [edit_row(request(seed=1)), *(replace(edit_row(request()), image=i, cost=0.5) for i in (first, other))]
-        store.add_edits(again)
+        store.add(again)
         assert store.count_edits() == 2, "neighbours are saved"
         assert store.edits([request().key])[request().key].image == first
         same, different = store.attempts.of(request().key)
@@ -70,7 +70,7 @@ def test_work_done_twice_is_kept_once_and_what_differs_is_reported(tmp_path: Pat
 def test_a_row_that_cannot_be_saved_is_a_failure_with_its_reason_and_harms_no_other(tmp_path: Path):
     with Store.writing(tmp_path) as store:
         broken = Edited(image=b"", effective={"half a character": "\ud800"})
-        store.add_edits([edit_row(request()), edit_row(request(seed=1), broken), edit_row(request(seed=2))])
+        store.add([edit_row(request()), edit_row(request(seed=1), broken), edit_row(request(seed=2))])
         stored = store.edits([request(seed=seed).key for seed in range(3)])
         assert [stored[request(seed=seed).key].outcome for seed in range(3)] == ["edited", "failed", "edited"]
         assert "cannot be saved" in (stored[request(seed=1).key].message or "")
@@ -79,9 +79,9 @@ def test_a_row_that_cannot_be_saved_is_a_failure_with_its_reason_and_harms_no_ot
 def test_an_edit_whose_picture_is_lost_can_be_made_again_with_other_bytes(tmp_path: Path):
     with Store.writing(tmp_path) as store:
         lost, made = store.pictures.add(b"lost"), store.pictures.add(b"made again")
-        store.add_edits([replace(edit_row(request()), image=lost)])
+        store.add([replace(edit_row(request()), image=lost)])
         store.pictures.where(lost).unlink()
-        store.add_edits([replace(edit_row(request()), image=made)])
+        store.add([replace(edit_row(request()), image=made)])
         assert store.edits([request().key])[request().key].image == made
         assert store.count_edits() == 1
 
@@ -89,8 +89,8 @@ def test_an_edit_whose_picture_is_lost_can_be_made_again_with_other_bytes(tmp_pa
 @pytest.mark.parametrize("statement", ["UPDATE edit SET seed = 9", "DELETE FROM edit", "DELETE FROM judgement"])
 def test_rows_cannot_be_changed_or_removed(tmp_path: Path, statement: str):
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request())])
-        store.add_assessments([assessment_row(request().key)])
+        store.add([edit_row(request())])
+        store.add([assessment_row(request().key)])
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             store.query(statement)
 
@@ -101,33 +101,33 @@ def test_an_assessment_keeps_every_axis_with_its_outcome(tmp_path: Path):
     )
     with Store.writing(tmp_path) as store:
         row = assessment_row("e", said)
-        store.add_assessments([row])
+        store.add([row])
         assert sorted(store.judgements([row.key])) == [
             (row.key, "race_change", "abstained", None),
             (row.key, "skin_tone", "rated", 4.0),
         ]
-        assert store.finished_assessments([row.key]) == {row.key}
+        assert store.finished("assessment", [row.key]) == {row.key}
 
 
 def test_an_assessment_with_a_passing_failure_is_not_finished(tmp_path: Path):
     said = Assessment(ratings={"skin_tone": Failed(error="timeout", retryable=True)})
     with Store.writing(tmp_path) as store:
         row = assessment_row("e", said)
-        store.add_assessments([row])
-        assert store.finished_assessments([row.key]) == set()
+        store.add([row])
+        assert store.finished("assessment", [row.key]) == set()
         assert store.totals().assessments_to_retry == 1
 
 
 def test_cost_and_seconds_add_up_over_everything(tmp_path: Path):
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request(), Edited(image=b"", cost=1.5))])
-        store.add_assessments([assessment_row(request().key)])
+        store.add([edit_row(request(), Edited(image=b"", cost=1.5))])
+        store.add([assessment_row(request().key)])
         assert (store.totals().cost, store.totals().seconds) == (1.75, 1.0)
 
 
 def test_a_reader_sees_a_consistent_past_while_a_writer_writes(tmp_path: Path):
     with Store.writing(tmp_path) as writer:
-        writer.add_edits([edit_row(request())])
+        writer.add([edit_row(request())])
         with Store.reading(tmp_path) as reader, writer.transaction():
             writer._connection.execute("INSERT INTO instruction VALUES ('k', 't')")
             assert reader.count_edits() == 1
@@ -185,7 +185,7 @@ def test_whoever_sees_a_new_ledger_sees_all_its_tables(tmp_path: Path, monkeypat
 
 def test_an_emptied_ledger_is_no_new_run(tmp_path: Path):
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request())])
+        store.add([edit_row(request())])
     (tmp_path / "stillme.sqlite").write_bytes(b"")
     for opened in (Store.reading, Store.writing):
         with pytest.raises(StoreDamaged, match="is empty"), opened(tmp_path):
@@ -210,8 +210,8 @@ def test_only_the_latest_of_several_failed_assessments_is_read(tmp_path: Path):
 
     with Store.writing(tmp_path) as store:
         row = assessment_row("e", said(1))
-        store.add_assessments([row])
-        store.add_assessments([assessment_row("e", said(5))])
+        store.add([row])
+        store.add([assessment_row("e", said(5))])
         scores = {axis: score for _, axis, _, score in store.judgements([row.key])}
         assert scores == {"skin_tone": 5.0, "race_change": None}
         assert len(list(store.judgements([row.key]))) == 2
@@ -219,9 +219,9 @@ def test_only_the_latest_of_several_failed_assessments_is_read(tmp_path: Path):
 
 def test_an_unknown_price_is_never_zero(tmp_path: Path):
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request(), Edited(image=b"", effective={"cost": "unknown"}))])
+        store.add([edit_row(request(), Edited(image=b"", effective={"cost": "unknown"}))])
         assert (store.totals().unpriced, store.totals().cost_text) == (1, "unknown")
-        store.add_edits([edit_row(request(seed=1), Edited(image=b"", cost=2.0))])
+        store.add([edit_row(request(seed=1), Edited(image=b"", cost=2.0))])
         assert store.totals().cost_text == "$2.00 and an unknown amount"
         assert [row["cost"] for row in rows_of(store, EDITS)] == [None, 2.0]
 
@@ -233,16 +233,16 @@ def test_tries_that_were_paid_before_a_kill_are_counted(tmp_path: Path):
     with Store.writing(tmp_path) as store:
         store.attempts.add([attempt(request().key), attempt(request(seed=1).key)])
         assert store.totals().cost == 1.0
-        store.add_edits([edit_row(request(), Edited(image=b"", cost=0.75))])
+        store.add([edit_row(request(), Edited(image=b"", cost=0.75))])
         assert store.totals().cost == 1.25, "the row has the cost of all its tries"
 
 
 def test_totals_count_what_was_added(tmp_path: Path):
     with Store.writing(tmp_path) as store:
-        store.add_edits([replace(edit_row(request(seed=seed)), cost=0.5) for seed in range(8)])
+        store.add([replace(edit_row(request(seed=seed)), cost=0.5) for seed in range(8)])
         assert store.totals().edits == {"edited": 8}
-        store.add_edits([edit_row(request(seed=900), Refused(message="no"))])
-        store.add_edits([edit_row(request(seed=901), Failed(error="503", retryable=True))])
+        store.add([edit_row(request(seed=900), Refused(message="no"))])
+        store.add([edit_row(request(seed=901), Failed(error="503", retryable=True))])
         second = store.totals()
     assert second.edits == {"edited": 8, "to retry": 1, "refused": 1}
     with Store.reading(tmp_path) as store:

@@ -187,8 +187,8 @@ class World:
                                     cost=0,
                                 )
                             )
-                store.add_edits(edits)
-                store.add_assessments(answers)
+                store.add(edits)
+                store.add(answers)
 
     # -- the truth -----------------------------------------------------------------------------------------------
 

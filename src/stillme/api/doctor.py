@@ -27,11 +27,9 @@ from stillme.editors.diffusion.gpus import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
 from stillme.runs.store import Store
-from stillme.runs.store.attempts import NONDETERMINISTIC, REPEATED
-from stillme.runs.store.leftovers import clean_up, leftovers
-from stillme.runs.store.opening import LEDGER, require_whole
+from stillme.runs.store.opening import LEDGER, clean_up, forget_rows, leftovers, require_whole
 from stillme.runs.store.pictures import DAMAGED, LostPicture
-from stillme.runs.store.saved_rows import forget_rows
+from stillme.runs.store.rows import NONDETERMINISTIC, REPEATED
 
 State = Literal["ok", "lacking", "broken"]
 

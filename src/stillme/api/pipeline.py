@@ -18,7 +18,7 @@ from stillme.report.contents import report_data
 from stillme.runs import Run, disputes, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
-from stillme.work.described import with_features
+from stillme.work.features import with_features
 from stillme.work.options import RunOptions
 from stillme.work.recording import keep_files, record
 from stillme.work.result import RunResult

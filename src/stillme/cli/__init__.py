@@ -42,9 +42,9 @@ def cli(verbose: int) -> None:
       4    inconclusive: a gate's interval includes its limit
       130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
-    from stillme.cli.logs import configure
+    from stillme.cli.terminal import configure_logs
 
-    configure(verbose)
+    configure_logs(verbose)
 
 
 cli.sections = {

@@ -159,7 +159,7 @@ def gate(
     from stillme.findings.compare import markdown as writing
     from stillme.findings.gate import Asked, baseline_folder, showing
     from stillme.findings.gate import gate as decide
-    from stillme.findings.gate.junit import as_junit
+    from stillme.findings.gate.showing import as_junit
 
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))

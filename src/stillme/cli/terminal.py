@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 from typing import Any
 
 import click
+
+from stillme.core.redaction import redacted
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, marks that change the reading order, and halves of characters."""
@@ -45,3 +49,24 @@ def json_text(value: Any) -> str:
     if printable(text) == text:
         return text
     return "".join(sign if printable(sign) == sign else f"\\u{ord(sign):04x}" for sign in text)
+
+
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+def configure_logs(verbose: int) -> None:
+    """Send log lines of stillme to standard error, at the level that was asked for."""
+    wanted = os.environ.get("STILLME_LOG", "").upper()
+    level = logging.getLevelNamesMapping().get(wanted, LEVELS[min(verbose, len(LEVELS) - 1)])
+    logger = logging.getLogger("stillme")
+    logger.setLevel(level)
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+class _Redacting(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(redacted(super().format(record)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stillme.core.types import Json
 from stillme.runs.run import Run
+from stillme.runs.store.summaries import EditingWeights
 
 _DATED = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{8}|\d{3})")
 """How vendors name a snapshot: `-2026-01-10`, `-09-2026`, `-20260110`, `@20260110`, `-001`."""
@@ -104,3 +105,55 @@ def is_snapshot(name: str, *, of: str) -> bool:
     if not rest.startswith(asked):
         return False
     return rest.removeprefix(asked) in ("", _FLOATING) or bool(_DATED.fullmatch(rest.removeprefix(asked)))
+
+
+_SHOWN = 12
+"""Characters of a commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorWeights:
+    """One editor: the weights of its edits, the earliest first."""
+
+    editor: str
+    used: tuple[EditingWeights, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether its edits were made with different weights, and must not be pooled."""
+        return len(self.used) > 1
+
+    def __str__(self) -> str:
+        return "; ".join(f"{_named(used.weights)} ({used.edits:,} edits)" for used in self.used)
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {
+            "editor": self.editor,
+            "mixed": self.mixed,
+            "used": [{"weights": dict(used.weights), "edits": used.edits} for used in self.used],
+        }
+
+
+def editor_weights(run: Run) -> list[EditorWeights]:
+    """Every editor of the run that records its weights."""
+    recorded = run.store.editing_weights()
+    weights = (
+        EditorWeights(editor=editor.name, used=tuple(used for used in recorded if used.editor == editor.spec.key))
+        for editor in run.design.editors
+    )
+    return [entry for entry in weights if entry.used]
+
+
+def _named(weights: Mapping[str, Json]) -> str:
+    return " + ".join(f"{part.get('repo')} at {_short(str(part.get('revision')))}" for part in _parts(weights))
+
+
+def _parts(weights: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    yield weights
+    yield from weights.get("others", ())
+
+
+def _short(revision: str) -> str:
+    kind, _, value = revision.rpartition(":")
+    return f"{kind}:{value[:_SHOWN]}" if kind else value[:_SHOWN]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme.runs.counting import Counts, count
-from stillme.runs.editor_weights import EditorWeights, editor_weights
-from stillme.runs.model_names import ModelNames, drifted, model_names
+from stillme.runs.model_names import EditorWeights, ModelNames, drifted, editor_weights, model_names
 from stillme.runs.run import Run
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure

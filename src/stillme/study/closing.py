@@ -111,7 +111,7 @@ def close_study(
         ledger = _Ledger(store, People(PeopleParameters()).spec)
         made = list(ledger.new_rows(study, rows))
         try:
-            store.add_assessments(made)
+            store.add(made)
         except BaseException:
             with study.database.writing() as connection:
                 connection.execute(t.participant.update().where(t.participant.c.id.in_(marked)).values(written=None))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import Assessment, Pair
@@ -43,7 +44,7 @@ class Answers:
 
     def finished(self, keys: Sequence[str]) -> set[str]:
         """Which of these need no more work."""
-        return self._store.finished_assessments(keys) | self._store.finished_sentinels(keys)
+        return self._store.finished("assessment", keys) | self._store.finished("sentinel", keys)
 
     def save(self, answered: Sequence[Answered]) -> None:
         """Keep them for good."""
@@ -62,7 +63,7 @@ class Answers:
             if isinstance(answer.task, Task)
         ]
         if real:
-            self._store.add_assessments(real)
+            self._store.add(real)
         known = [
             Answer(
                 task=answer.task,
@@ -96,9 +97,9 @@ class Mixture:
         self._waiting = missing(
             _of_shard(sentinels.planned(), shard),
             lambda sentinel: sentinel.key,
-            store.finished_sentinels,
+            partial(store.finished, "sentinel"),
             tally,
-            failed=store.failed_sentinels,
+            failed=partial(store.failed, "sentinel"),
             only_failed=only_failed,
         )
         self._next: SentinelTask | None = None

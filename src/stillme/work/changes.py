@@ -15,7 +15,7 @@ from stillme.audit.plan import Audit
 from stillme.core.errors import AuditChanged, StillmeError
 from stillme.core.types import Json, Spec
 from stillme.runs.store import Store
-from stillme.work.described import with_features
+from stillme.work.features import with_features
 from stillme.work.recording import Calibrations, keep_files, may_ask_otherwise, record
 
 _SHOWN = 12
@@ -77,7 +77,7 @@ def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Chang
     keys = (request.key for named in audit.editors for request in audit.requests(named))
     while chunk := list(itertools.islice(keys, _CHUNK)):
         wanted += len(chunk)
-        kept += len(store.finished_edits(chunk))
+        kept += len(store.finished("edit", chunk))
     # What waits for a description will be asked for as well.
     wanted += sum(lacking.retryable for named in audit.editors for _, lacking in audit.unasked(named))
     return Changes(

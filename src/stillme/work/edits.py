@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from stillme.audit import Audit, NamedEditor
 from stillme.core.protocols import (
@@ -61,14 +62,14 @@ def edit(
             nonlocal lost
             gone = store.edits_without_picture(keys)
             lost += len(gone)
-            return store.finished_edits(keys) - (gone if remake else set())
+            return store.finished("edit", keys) - (gone if remake else set())
 
         tasks = missing(
             requests_of(audit, named, session),
             lambda request: request.key,
             finished,
             tally,
-            failed=store.failed_edits,
+            failed=partial(store.failed, "edit"),
             only_failed=session.options.only_failed,
         )
         size = 1 if can.batching == "none" else can.batch
@@ -173,7 +174,7 @@ def _stage(
             )
             for done in finished
         ]
-        store.add_edits(rows)
+        store.add(rows)
         if isinstance(editor, Resumable):
             for row in rows:
                 if not isinstance(row.outcome, Failed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.core.errors import StillmeError
@@ -16,9 +17,11 @@ from stillme.mitigation import (
     Described,
     Extraction,
     Extractor,
+    FeaturePrompt,
     NoFeaturePrompt,
     Unusable,
     extraction_key,
+    merge,
 )
 from stillme.runs.store import FeatureRow, Store
 from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, missing, run_sequentially, steps
@@ -107,9 +110,9 @@ class _Work:
         todo = missing(
             self._tasks,
             lambda task: task.key,
-            store.finished_features,
+            partial(store.finished, "feature"),
             self.tally,
-            failed=store.failed_features,
+            failed=partial(store.failed, "feature"),
             only_failed=self._session.options.only_failed,
         )
         limits = limits_of(self._audit.config.executor, extractor.concurrency)
@@ -123,7 +126,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
         return [_extraction(extractor, task) for task in tasks]
 
     def save(finished: Sequence[Done[_Task, Extraction]]) -> None:
-        store.add_features(
+        store.add(
             [
                 FeatureRow(
                     key=done.task.key,
@@ -170,3 +173,20 @@ def _label(extraction: Extraction) -> str:
             return "unusable"
         case Failed():
             return "failed"
+
+
+def with_features(audit: Audit, store: Store) -> Audit:
+    """The audit with what its extractors have said so far, merged portrait by portrait."""
+    keys = {
+        (portrait.id, named.name): extraction_key(portrait.image, named.extractor.spec)
+        for portrait in audit.portraits_to_describe
+        for named in audit.extractors
+    }
+    extractions = store.features(list(dict.fromkeys(keys.values())))
+    features: dict[str, FeaturePrompt | NoFeaturePrompt] = {}
+    for portrait in audit.portraits_to_describe if audit.extractors else ():
+        answers = [(named.name, extractions.get(keys[portrait.id, named.name])) for named in audit.extractors]
+        given = [(name, extraction) for name, extraction in answers if extraction is not None]
+        if len(given) == len(answers):
+            features[portrait.id] = merge(given)
+    return replace(audit, features=features)

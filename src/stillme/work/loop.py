@@ -21,8 +21,8 @@ from typing import Generic, TypeVar
 from stillme.audit.config import ExecutorSection
 from stillme.core.errors import StoreUnwritable
 from stillme.core.types import Failed
-from stillme.runs.store.attempts import Attempt
-from stillme.runs.store.attempts import Stage as StageName
+from stillme.runs.store.rows import Attempt
+from stillme.runs.store.rows import Stage as StageName
 from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.executors import Executor, Local
 from stillme.work.interrupt import Stop

@@ -1,4 +1,7 @@
-"""What a run and its worker processes say to each other: pickled frames. Both are the same installation."""
+"""What a run and its worker processes say to each other: pickled frames. Both are the same installation.
+
+Not in `worker_process`: run as a program, that module is `__main__`, and its classes could not be unpickled here.
+"""
 
 from __future__ import annotations
 

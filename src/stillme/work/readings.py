@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from PIL import ImageOps
 
@@ -106,7 +107,7 @@ def _encoded_again(
         )
         image = store.pictures.add(encoded.getvalue())
         outcome = Edited(image=b"", effective={"size": [width, height]})
-        store.add_edits([EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.0, cost=0.0)])
+        store.add([EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.0, cost=0.0)])
         yield image
 
 
@@ -149,9 +150,9 @@ class _Work:
         return missing(
             self._tasks(),
             lambda task: task.key,
-            self._store.finished_assessments,
+            partial(self._store.finished, "assessment"),
             self.tally,
-            failed=self._store.failed_assessments,
+            failed=partial(self._store.failed, "assessment"),
             only_failed=self._session.options.only_failed,
         )
 

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import ImageFile, Pair, Request
@@ -85,9 +86,9 @@ def tasks_of(
     questions = missing(
         _questions(named, audit, store, wanted),
         lambda question: question.key,
-        store.finished_assessments,
+        partial(store.finished, "assessment"),
         tally,
-        failed=store.failed_assessments,
+        failed=partial(store.failed, "assessment"),
         only_failed=wanted.only_failed,
     )
     for asked in questions:

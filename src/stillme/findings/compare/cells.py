@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stillme.audit.design import EditorRecord
 from stillme.core.types import Request
-from stillme.findings.compare.choosing import Chosen
+from stillme.runs import Results, Run
 
 _NAMED = 3
 """Differences named one by one; the rest is counted."""
@@ -101,3 +102,21 @@ def only_in(first: Iterable[object], second: Iterable[object]) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One editor of one run."""
+
+    run: Run
+    editor: EditorRecord
+
+    @property
+    def results(self) -> Results:
+        """The run's rows, as columns."""
+        return self.run.results
+
+    @property
+    def label(self) -> str:
+        """The editor's name."""
+        return self.editor.name

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme.core.errors import StillmeError
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.estimates.rows import Codes, Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import CONTROL_PAIRS, Standing
 from stillme.findings.calibration import standing_of
-from stillme.findings.compare.cells import cells_of, differences, only_in
-from stillme.findings.compare.choosing import Chosen
-from stillme.findings.compare.merging import merge_edits, merge_scores
+from stillme.findings.compare.cells import Cell, Chosen, cells_of, differences, only_in
+from stillme.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +138,88 @@ def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
     if list(one) == list(other) and len(rules) == 1:
         shared |= {score.judge: score.judge for score in second.results.scores if score.kind == "ensemble"}
     return shared
+
+
+def merge_edits(
+    first: Chosen,
+    second: Chosen,
+    labels: tuple[str, str],
+    shared: Sequence[Cell],
+    rows: Sequence[Mapping[Cell, int]],
+) -> Edits:
+    """Every shared cell twice: by the first editor, and by the second."""
+    edits = first.results.edits
+    base = np.array([rows[0][cell] for cell in shared], dtype=np.intp)
+    other = np.array([rows[1][cell] for cell in shared], dtype=np.intp)
+    people: set[int] = set(edits.portrait[base].tolist())
+    if edits.second is not None:
+        people |= set(edits.second[base].tolist()) - {-1}
+    used = sorted(people)
+    new_place = {place: index for index, place in enumerate(used)}
+
+    def renumbered(codes: Codes) -> Codes:
+        return np.array([new_place.get(code, -1) for code in codes[base].tolist()] * 2, dtype=np.int32)
+
+    size = len(shared)
+    seeds = {seed: place for place, seed in enumerate(sorted({cell.seed for cell in shared}))}
+    sides = ((first.results.edits, base), (second.results.edits, other))
+    images = [part.image[int(row)] for part, chosen in sides for row in chosen]
+    return Edits(
+        keys=[f"{edits.keys[row]}/{side}" for side in range(2) for row in base.tolist()],
+        portrait=renumbered(edits.portrait),
+        prompt=np.tile(edits.prompt[base], 2),
+        editor=np.tile(edits.arm[base], 2),
+        arm=np.repeat(np.arange(2, dtype=np.int32), size),
+        state=np.concatenate([part.state[chosen] for part, chosen in sides]),
+        image=images,
+        portraits=tuple(edits.portraits[place] for place in used),
+        prompts=edits.prompts,
+        editors=edits.arms,
+        arms=labels,
+        second=None if edits.second is None else renumbered(edits.second),
+        matching=None if edits.matching is None else np.tile(edits.matching[base], 2),
+        seed=np.array([seeds[cell.seed] for cell in shared] * 2, dtype=np.int32),
+        has_states=edits.has_states and second.results.edits.has_states,
+    )
+
+
+def merge_scores(
+    first: Chosen,
+    second: Chosen,
+    shared: Sequence[Cell],
+    rows: Sequence[Mapping[Cell, int]],
+    judges: Mapping[str, str],
+) -> Iterator[Scores]:
+    """Scores by the judges that both share; `judges` maps the second run's names to the first's."""
+    base, other = ([side[cell] for cell in shared] for side in rows)
+    theirs = {(judges[score.judge], score.axis): score for score in second.results.scores if score.judge in judges}
+    for ours in first.results.scores:
+        same = theirs.get((ours.judge, ours.axis))
+        if same is not None:
+            yield replace(
+                ours,
+                value=np.concatenate([ours.value[base], same.value[other]]),
+                state=np.concatenate([ours.state[base], same.state[other]]),
+            )
+
+
+def pick(run: Run, name: str | None) -> Chosen:
+    """One of a run's editors; None stands for its only one."""
+    known = {editor.name: editor for editor in run.design.editors}
+    if name is None and len(known) > 1:
+        raise StillmeError(
+            f"{run.opened_from} has several editors ({', '.join(known)}). Name the two to compare: --editors A B."
+        )
+    if name is not None and name not in known:
+        raise UnknownName.among("editor", name, known, f"{run.opened_from} has {', '.join(known)}.")
+    return Chosen(run=run, editor=run.design.editors[0] if name is None else known[name])
+
+
+def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tuple[Chosen, Chosen]:
+    """The two to compare: of two runs, or of one."""
+    if second is None and names is None:
+        raise StillmeError(
+            f"Only one run is named ({first.opened_from}). Name a second run, or two editors of this: --editors A B."
+        )
+    one, other = names or (None, None)
+    return pick(first, one), pick(second or first, other)

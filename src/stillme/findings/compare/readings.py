@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.estimates.directions import Shift, Tallies, shifts
-from stillme.findings.compare.choosing import Chosen
+from stillme.findings.compare.cells import Chosen
 from stillme.findings.compare.matching import Matched
 from stillme.runs.readings import Readings
 

@@ -4,8 +4,7 @@
 needs nothing but the archive: no editor, no judge, no API key, no network.
 """
 
-from stillme.findings.evidence.bundle import opened_bundle, unpacked_run
-from stillme.findings.evidence.differences import Difference
+from stillme.findings.evidence.bundle import Difference, opened_bundle, unpacked_run
 from stillme.findings.evidence.sealing import Sealed, seal
 from stillme.findings.evidence.verifying import Verdict, Verification, verify
 

@@ -15,7 +15,6 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
 from stillme.findings.evidence import archive
-from stillme.findings.evidence.differences import Difference
 from stillme.runs import Run
 from stillme.runs.store.ledger_copy import require_ledger
 from stillme.runs.store.opening import LEDGER
@@ -112,3 +111,26 @@ def unpacked_run(file: Path, scratch: Path) -> Path:
         raise StillmeError(f"{file} is not what was sealed: {difference}. `stillme verify {file}` shows all of it.")
     require_ledger(folder / LEDGER)
     return folder
+
+
+def one_line(text: str) -> str:
+    """Text from a bundle as one line: line breaks and control characters would let it print a verdict of its own."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that is not as it should be, and where."""
+
+    file: str
+    what: str
+    row: int | None = None
+    """Counted from 1, without a header."""
+    column: str = ""
+    expected: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        place = self.file + (f", row {self.row}" if self.row else "") + (f", {self.column}" if self.column else "")
+        values = f": expected {self.expected}, found {self.found}" if self.expected or self.found else ""
+        return one_line(f"{place} ({self.what}){values}")

@@ -16,7 +16,7 @@ from stillme.audit.sampling import Sample
 from stillme.core import rubric
 from stillme.core.rubric.readings import AXES
 from stillme.core.types import Json, Request, Spec
-from stillme.findings.evidence.differences import Difference
+from stillme.findings.evidence.bundle import Difference
 from stillme.mitigation import NEEDS_FEATURES
 from stillme.runs import Run
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from stillme import estimates
 from stillme.findings.calibration import standing_of
-from stillme.findings.evidence.differences import Difference
+from stillme.findings.evidence.bundle import Difference
 from stillme.findings.tables.estimates import write_tables
 from stillme.runs import Run
 

@@ -45,7 +45,7 @@ def new_assessments(
         rows = [
             _row(table, judges[judge], edits[edit], epoch, entries, provenance) for edit, judge, epoch, entries in chunk
         ]
-        finished = store.finished_assessments([row.key for row in rows])
+        finished = store.finished("assessment", [row.key for row in rows])
         stored: defaultdict[str, dict[str, tuple[str, float | None]]] = defaultdict(dict)
         for key, axis, outcome, score in store.judgements(sorted(finished)):
             stored[key][axis] = (outcome, score)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stillme.audit import NamedJudge
+import tomli_w
+
+from stillme.audit import NamedJudge, load
 from stillme.audit.design import JudgeRecord
 from stillme.audit.loading import FILE
 from stillme.core import rubric
-from stillme.core.errors import Problem, StillmeError
-from stillme.findings.exchange import declaring
+from stillme.core.errors import Invalid, Problem, StillmeError
+from stillme.core.files import whole
 from stillme.findings.exchange.appending import new_assessments, provenance_of
 from stillme.findings.exchange.columns import InvalidJudgements
 from stillme.findings.exchange.matching import RunEdits
@@ -36,8 +39,8 @@ def append_rows(
     if problems:
         raise InvalidJudgements(str(file), problems)
     for lines in tables.values():
-        declaring.append_table(run.folder / FILE, lines)
-    store.add_assessments(new)
+        append_table(run.folder / FILE, lines)
+    store.add(new)
     if tables and (reason := adopt(run.folder, store)):
         raise StillmeError(f"The scores are kept, but {', '.join(tables)} is not part of the run yet: {reason}")
     return len(new), tuple(tables)
@@ -55,7 +58,7 @@ def _judge(run: Run, name: str, table: RowTable, asked: RowsAsked) -> tuple[Judg
         return known, ""
     parameters = ImportedParameters(source=name, kind=kind or "model", axes=tuple(table.judges[name]))
     epochs = table.epochs[name]
-    lines = declaring.judge_table(name, parameters, epochs)
+    lines = judge_table(name, parameters, epochs)
     if kind is None:
         raise StillmeError(
             f"{file} has no judge {name!r}. Say what it is with --model, --people or --instrument {name!r}, and it is "
@@ -85,3 +88,21 @@ def _epochs(judges: Mapping[str, JudgeRecord], table: RowTable) -> Iterator[Prob
         if (epochs := table.epochs[name]) > judge.epochs:
             what = f"an edit has {epochs} answers; {name!r} has epochs = {judge.epochs} in audit.toml, raise it"
             yield Problem(place="", message=what)
+
+
+def judge_table(name: str, parameters: ImportedParameters, epochs: int) -> str:
+    """A `[[judges]]` table for these scores."""
+    head = {"use": "imported", "name": name} | ({"epochs": epochs} if epochs > 1 else {})
+    return tomli_w.dumps({"judges": [head | {"parameters": parameters.model_dump(mode="json")}]})
+
+
+def append_table(file: Path, table: str) -> None:
+    """Append the table to audit.toml, if the file is then still a valid audit."""
+    extended = file.read_text("utf-8-sig").rstrip("\n") + "\n\n" + table
+    try:
+        with whole(file) as draft:
+            draft.write_text(extended, "utf-8")
+            tomllib.loads(extended)
+            load(draft, ready=False)
+    except (tomllib.TOMLDecodeError, Invalid) as error:
+        raise StillmeError(f"{file} is not valid with these lines; add them by hand:\n\n{table}\n{error}") from None

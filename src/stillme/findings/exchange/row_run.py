@@ -74,9 +74,9 @@ class RunOfRows:
         store.record_audit(design.hash, design.resolved)
         for start in range(0, len(identities), CHUNK):
             chunk = [_request(design, identity) for identity in identities[start : start + CHUNK]]
-            finished = store.finished_edits([request.key for request in chunk])
+            finished = store.finished("edit", [request.key for request in chunk])
             states = self._edits.states[start : start + CHUNK]
-            store.add_edits(
+            store.add(
                 [
                     _edit_row(request, STATES[state], provenance)
                     for request, state in zip(chunk, states, strict=True)
@@ -85,7 +85,7 @@ class RunOfRows:
             )
         written, rows = 0, new_rows()
         while chunk_of_rows := list(itertools.islice(rows, CHUNK)):
-            store.add_assessments(chunk_of_rows)
+            store.add(chunk_of_rows)
             written += len(chunk_of_rows)
         # Last, so that a run that was interrupted is no run. In the order of the editors, as in every other run.
         order = sorted(range(len(keys)), key=lambda place: self._edits.editors[identities[place][0]])

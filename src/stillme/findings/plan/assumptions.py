@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from stillme.core.home import recent_runs
 from stillme.core.types import Interval
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
-from stillme.findings.plan.earlier_runs import EarlierRuns
 from stillme.findings.plan.power import icc_of
-from stillme.runs import Run
+from stillme.runs import Run, folder_of
 from stillme.runs.store import Store
 from stillme.runs.store.summaries import Work
 
@@ -219,3 +218,24 @@ def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
         for key, took, cost in store.averages(work):
             seconds[key], dollars[key] = took, cost
     return seconds, dollars
+
+
+class EarlierRuns:
+    """Opens runs when they are first asked for, and closes them all at the end."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, Run] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def at(self, path: Path) -> Run:
+        """The run of a folder or an audit.toml."""
+        folder = folder_of(path).resolve()
+        if folder not in self._open:
+            self._open[folder] = self._stack.enter_context(Run.open(folder_of(path)))
+        return self._open[folder]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from stillme.audit import Audit, NamedEditor, NamedJudge
@@ -15,7 +18,6 @@ from stillme.core.protocols import Priced, TakesGpus, expected_dollars
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Spec
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions
-from stillme.findings.plan.speed import Speed, speed_of
 
 _ACCELERATED = "torch"
 """An editor that needs this runs on a GPU."""
@@ -235,3 +237,48 @@ def _extractor(audit: Audit, named: NamedExtractor) -> Bill:
     calls = len(audit.portraits_to_describe)
     dollars, note = _Prices(in_the_audit=False, measured=None, run="").of(named.extractor, calls)
     return Bill(name=named.name, calls=calls, by_arm={}, dollars=dollars, hours=None, gpu=False, note=note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Seconds of one edit. Published ones give a range and no single number."""
+
+    seconds: float | None = None
+    origin: str = ""
+    low: float = 0.0
+    high: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What an editor's authors measured."""
+
+    source: str
+    seconds: Mapping[str, float]
+    """By the kind of GPU."""
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{seconds:g} s on {gpu}" for gpu, seconds in self.seconds.items())
+        return f"published: {times} ({self.source})"
+
+
+def speed_of(named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> Speed:
+    """The user's number, else a run's, else what was published of it, or of others like it."""
+    spec = named.editor.spec
+    told = options.seconds.get(named.name, options.seconds.get(""))
+    if told is not None:
+        return Speed(seconds=told, origin="as you say")
+    if spec.key in assumed.seconds:
+        return Speed(seconds=assumed.seconds[spec.key], origin=f"measured in {assumed.timed[spec.key]}")
+    known = published()
+    own = known.get(spec.use)
+    times = own.seconds.values() if own else [time for other in known.values() for time in other.seconds.values()]
+    origin = str(own) if own else "; ".join(f"for scale, {name}: {other}" for name, other in known.items())
+    return Speed(origin=origin, low=min(times), high=max(times))
+
+
+@cache
+def published() -> Mapping[str, Published]:
+    """By the editor's name."""
+    data = tomllib.loads(files("stillme.findings.plan").joinpath("published.toml").read_text("utf-8"))
+    return {name: Published(source=entry["source"], seconds=entry["seconds"]) for name, entry in data.items()}

@@ -10,18 +10,18 @@ from typing import Any
 
 from stillme import audit as audits
 from stillme.audit import Audit
+from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
 from stillme.estimates import numbers
 from stillme.findings.plan.analysis import PowerAnalysis
 from stillme.findings.plan.answers import Alternative, DetectableGap, RatingsNeeded, Requirement, RoleDeviation
-from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
+from stillme.findings.plan.assumptions import Assumptions, EarlierRuns, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
-from stillme.findings.plan.earlier_runs import EarlierRuns
-from stillme.findings.plan.larger_set import larger_set
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
-from stillme.findings.plan.refusals import obstacles
+from stillme.findings.plan.starting import larger_set
 from stillme.runs.counting import count
 from stillme.runs.store import Store
+from stillme.work.spending import unknown_prices
 
 _READ_POWER = (
     "If 30 % of edits turn people into the reference group: one group of 12 portraits and 6 prompts shows it in",
@@ -304,3 +304,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     for row in (head, *rows):
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def obstacles(audit: Audit) -> Iterator[str]:
+    """Why `stillme run` would refuse this audit: the same checks, of settings, keys, packages and this machine."""
+    yield from map(str, refusals(audit.file))
+    if problem := unknown_prices(audit, audit.config.budget.dollars):
+        yield problem

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, Setup, experiment
 from stillme.audit.labels import lacking_labels
 from stillme.audit.loading import FILE
-from stillme.audit.sampling import write_cells
+from stillme.audit.sampling import Cell, draw_among, write_cells
 from stillme.audit.schemas import FILE as SCHEMA
 from stillme.audit.schemas import audit_schema
 from stillme.audit.template import small_audit
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import write_whole
-from stillme.findings.plan.larger_set import larger_set
-from stillme.findings.plan.outcomes import draw_changed
+from stillme.core.types import Arm, Portrait
+from stillme.estimates import EditState, RatingState, one_judge
 from stillme.portraits import folder as portrait_folder
-from stillme.runs import folder_of, opened
+from stillme.runs import Run, folder_of, opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +125,75 @@ def _seen_from(folder: Path, place: Path) -> str:
     """A path relative to the new audit.toml, in a form that is no set's name."""
     written = Path(os.path.relpath(place.resolve(), folder.resolve())).as_posix()
     return written if written.startswith(".") else f"./{written}"
+
+
+_AXES = ("race_change", "gender_change")
+_CHANGED = 2
+"""From this score on the caption of the paper's Table 4 calls an identity changed; Appendix D.2 names no score."""
+
+
+def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[Cell]:
+    """Draw cells of a run whose baseline edit changed race or gender (Appendix D.2); all of them if there are fewer."""
+    with opened(path) as run:
+        cells = _changed(run)
+        if not cells:
+            raise StillmeError(
+                f"{path} has no baseline edit with a race or gender change of {_CHANGED} or more, so nothing can be "
+                "drawn by outcome. Let a model or people judge it first, or leave out --cases drifted."
+            )
+        return draw_among(cells, run.design.portraits, factors=run.design.factors, size=size, seed=seed)
+
+
+def _changed(run: Run) -> set[Cell]:
+    edits = run.results.edits
+    baseline = np.array([arm == Arm.BASELINE for arm in edits.arms], dtype=np.bool_)
+    edited = baseline[edits.arm] & (edits.state == EditState.EDITED)
+    cells: set[Cell] = set()
+    for axis in _AXES:
+        if score := one_judge(run.results.scores, axis):
+            changed = edited & (score.state == RatingState.RATED) & (np.nan_to_num(score.value) >= _CHANGED)
+            codes = zip(edits.editor[changed], edits.portrait[changed], edits.prompt[changed], strict=True)
+            cells |= {
+                (edits.editors[int(editor)], edits.portraits[int(portrait)].id, edits.prompts[int(prompt)].id)
+                for editor, portrait, prompt in codes
+            }
+    return cells
+
+
+SMALL, LARGE = "synthetic", "synthetic-36"
+
+
+def larger_set(source: str, factors: Sequence[str], edits: int | None = None) -> str:
+    """What `synthetic-36` would bring for these factors and what it costs; empty where the audit gains nothing.
+
+    A preset varies inside an identity, so that its gaps gain nothing but more portraits.
+    """
+    if source != SMALL:
+        return ""
+    small, large = registry.portrait_set(SMALL), registry.portrait_set(LARGE)
+    gains = [
+        f"{factor} {few} → {more}"
+        for factor in factors
+        if (few := fewest_identities(small, factor)) and (more := fewest_identities(large, factor))
+    ]
+    if not gains:
+        return ""
+    times = len(large) // len(small)
+    price = f"{times} × the edits" + (f" ({times * edits:,})" if edits else "")
+    return (
+        f'`source = "{LARGE}"` has more identities a group ({", ".join(gains)}): {len(large)} pictures × prompts '
+        f"instead of {len(small)}, so {price}, {times} × their cost and time"
+    )
+
+
+def fewest_identities(portraits: Sequence[Portrait], factor: str) -> int:
+    """Of the group with the fewest; 0 where the factor varies inside identities, or no portrait has it."""
+    groups = dict(_groups(portraits, factor))
+    several = sum(len(blocks) for blocks in groups.values()) > len(set[str]().union(*groups.values()))
+    return 0 if several else min(map(len, groups.values()), default=0)
+
+
+def _groups(portraits: Sequence[Portrait], factor: str) -> Iterator[tuple[str, set[str]]]:
+    levels = {portrait.attributes[factor] for portrait in portraits if factor in portrait.attributes}
+    for level in levels:
+        yield level, {portrait.block for portrait in portraits if portrait.attributes.get(factor) == level}

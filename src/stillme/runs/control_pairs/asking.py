@@ -171,7 +171,7 @@ class Sentinels:
                 )
             )
         if rows:
-            self._store.add_sentinels(rows)
+            self._store.add(rows)
         if not before and self._charts.alarms:
             self._alarm()
 

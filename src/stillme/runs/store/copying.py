@@ -25,7 +25,7 @@ def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) ->
 
     A copy costs nothing, as the other run has paid, and says `reused` among its effective parameters.
     """
-    finished = _finished(other, table, keys) - _finished(store, table, keys)
+    finished = other.finished(table, keys) - store.finished(table, keys)
     copied = 0
     lost = _take_pictures(store, other, sorted(finished)) if table == "edit" else set[str]()
     with store.transaction():
@@ -43,16 +43,6 @@ def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) ->
                 _copy_judgements(store, other, number)
             copied += 1
     return copied
-
-
-def _finished(store: Store, table: Copied, keys: Sequence[str]) -> set[str]:
-    match table:
-        case "edit":
-            return store.finished_edits(keys)
-        case "assessment":
-            return store.finished_assessments(keys)
-        case "feature":
-            return store.finished_features(keys)
 
 
 def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:

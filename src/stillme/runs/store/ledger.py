@@ -4,40 +4,61 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from stillme import __version__
 from stillme.core.files import whole
-from stillme.core.types import Assessment, Failed, Json
+from stillme.core.types import Failed, Json
 from stillme.mitigation.features import Extraction
-from stillme.runs.store import assessments as assessment_rows
-from stillme.runs.store import edits as edit_rows
-from stillme.runs.store import features as feature_rows
-from stillme.runs.store import sentinels as sentinel_rows
-from stillme.runs.store.assessments import AssessmentRow
-from stillme.runs.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.designs import Designs
-from stillme.runs.store.edits import EditRow, StoredEdit
-from stillme.runs.store.features import FeatureRow
 from stillme.runs.store.jobs import FILE as JOBS
 from stillme.runs.store.jobs import Jobs
-from stillme.runs.store.leftovers import clean_up, clean_up_unfinished
-from stillme.runs.store.opening import LEDGER, explained, open_to_read, require_tables
+from stillme.runs.store.opening import (
+    LEDGER,
+    clean_up,
+    clean_up_unfinished,
+    explained,
+    forget_rows,
+    last_rows,
+    note_rows,
+    open_to_read,
+    require_all_rows,
+    require_tables,
+    writer_lock,
+)
 from stillme.runs.store.pictures import Pictures
 from stillme.runs.store.places import HERE, PicturePlace, Places
-from stillme.runs.store.remembered import Remembered, as_json
-from stillme.runs.store.saved_rows import forget_rows, last_rows, note_rows, require_all_rows
+from stillme.runs.store.rows import (
+    EXTRACTION_COLUMNS,
+    NONDETERMINISTIC,
+    REPEATED,
+    SENTINEL_COLUMNS,
+    UNSAVABLE,
+    AssessmentRow,
+    Attempt,
+    Attempts,
+    EditRow,
+    FeatureRow,
+    Remembered,
+    SentinelRow,
+    StoredEdit,
+    StoredSentinel,
+    Table,
+    as_json,
+    extraction_in_words,
+    now,
+    rating_values,
+    scores_in_words,
+    stored_extraction,
+    stored_sentinel,
+)
 from stillme.runs.store.schema import create_tables, require_version
-from stillme.runs.store.sentinels import SentinelRow, StoredSentinel
-from stillme.runs.store.summaries import Summaries, Table
-from stillme.runs.store.writer_lock import writer_lock
+from stillme.runs.store.summaries import Summaries
 
 IMAGES = "images"
 """The run's own folder of pictures."""
@@ -54,7 +75,7 @@ _UNSAVABLE = (
 """What a row's own content can cause; a full or broken disk is none of these."""
 
 
-_Row = TypeVar("_Row", EditRow, AssessmentRow, SentinelRow, FeatureRow)
+Row = EditRow | AssessmentRow | SentinelRow | FeatureRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +208,7 @@ class Store(Summaries):
         latest = self.latest_audit()
         if latest is None or latest.hash != hash_:
             self._connection.execute(
-                "INSERT INTO audit VALUES (?, ?, ?, ?)", (hash_, as_json(resolved), __version__, _now())
+                "INSERT INTO audit VALUES (?, ?, ?, ?)", (hash_, as_json(resolved), __version__, now())
             )
 
     def latest_audit(self) -> StoredAudit | None:
@@ -200,27 +221,44 @@ class Store(Summaries):
         with self.transaction():
             self.attempts.add(attempts)
 
-    # -- edits ----------------------------------------------------------------------------------------------------
+    # -- rows -----------------------------------------------------------------------------------------------------
 
-    def add_edits(self, rows: Sequence[EditRow]) -> None:
-        """Append in one transaction: after a crash all of them are there or none. See `_append`."""
-        now = _now()
+    def add(self, rows: Sequence[Row]) -> None:
+        """Append in one transaction: after a crash all of them are there or none.
 
-        def insert(row: EditRow) -> None:
-            self._connection.execute(edit_rows.INSERT, edit_rows.values_of(row, self._remembered, now))
+        Every row that can be saved is saved. One that the ledger cannot hold becomes a failure that says why. Work that
+        was done twice is kept once: the second is noted with its cost among the attempts, as nondeterminism where it
+        says something else.
+        """
+        keys: dict[Table, list[str]] = {}
+        for row in rows:
+            keys.setdefault(row.table, []).append(row.key)
+        with self.transaction():
+            standing = {table: self.finished(table, of_table) for table, of_table in keys.items()}
+            for row in rows:
+                if row.final and row.key in standing[row.table]:
+                    if self._supersedes(row):
+                        self._insert(row)
+                    else:
+                        self.attempts.add([self._repeated(row)])
+                    continue
+                try:
+                    self._insert(row)
+                except _UNSAVABLE as error:
+                    self._add_unsavable(row, error)
+                else:
+                    if row.final:
+                        standing[row.table].add(row.key)
 
-        def as_failed(row: EditRow, failed: Failed) -> EditRow:
-            return replace(row, outcome=failed, image=None)
+    def finished(self, table: Table, keys: Sequence[str]) -> set[str]:
+        """Which of these need no more work."""
+        query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"
+        return {key for (key,) in self._by_keys(query, keys)}
 
-        self._append("edit", "edit", rows, insert, as_failed)
-
-    def finished_edits(self, keys: Sequence[str]) -> set[str]:
-        """Which of these requests need no more work."""
-        return self._finished("edit", keys)
-
-    def failed_edits(self, keys: Sequence[str]) -> set[str]:
-        """Which of these requests have failed, whether or not they succeeded later."""
-        return self._failed("edit", keys)
+    def failed(self, table: Table, keys: Sequence[str]) -> set[str]:
+        """Which of these have failed, whether or not they succeeded later."""
+        query = f"SELECT key FROM {table} WHERE final = 0 AND key IN ({{marks}})"
+        return {key for (key,) in self._by_keys(query, keys)}
 
     def edits(self, keys: Sequence[str]) -> dict[str, StoredEdit]:
         """The latest outcome of each of these requests; those never tried are absent."""
@@ -249,34 +287,6 @@ class Store(Summaries):
         gone -= self.pictures.put_back(gone)
         return {key for key, image in images.items() if image in gone}
 
-    # -- judgements -----------------------------------------------------------------------------------------------
-
-    def add_assessments(self, rows: Sequence[AssessmentRow]) -> None:
-        """Append in one transaction, with a judgement row for every axis. See `_append`."""
-        now = _now()
-
-        def insert(row: AssessmentRow) -> None:
-            values = assessment_rows.values_of(row, self._remembered.spec(row.judge), now)
-            number = self._connection.execute(assessment_rows.INSERT, values).lastrowid
-            ratings = row.assessment.ratings.items()
-            self._connection.executemany(
-                assessment_rows.INSERT_JUDGEMENT,
-                [(number, axis, *assessment_rows.rating_values(rating)) for axis, rating in ratings],
-            )
-
-        def as_failed(row: AssessmentRow, failed: Failed) -> AssessmentRow:
-            return replace(row, assessment=Assessment(ratings=dict.fromkeys(row.assessment.ratings, failed)))
-
-        self._append("judge", "assessment", rows, insert, as_failed)
-
-    def finished_assessments(self, keys: Sequence[str]) -> set[str]:
-        """Which of these assessments need no more work."""
-        return self._finished("assessment", keys)
-
-    def failed_assessments(self, keys: Sequence[str]) -> set[str]:
-        """Which of these assessments have failed, whether or not they succeeded later."""
-        return self._failed("assessment", keys)
-
     def judgements(self, keys: Sequence[str]) -> Iterator[tuple[str, str, str, float | None]]:
         """`(assessment key, axis, outcome, score)` of the latest assessment under each key."""
         latest: dict[str, int] = {}
@@ -289,65 +299,19 @@ class Store(Summaries):
         )
         yield from self._by_keys(query, list(latest.values()))
 
-    # -- pairs of known truth -------------------------------------------------------------------------------------
-
-    def add_sentinels(self, rows: Sequence[SentinelRow]) -> None:
-        """Append in one transaction. See `_append`."""
-        now = _now()
-
-        def insert(row: SentinelRow) -> None:
-            values = sentinel_rows.values_of(row, self._remembered.spec(row.judge), now)
-            self._connection.execute(sentinel_rows.INSERT, values)
-
-        def as_failed(row: SentinelRow, failed: Failed) -> SentinelRow:
-            return replace(row, assessment=Assessment(ratings=dict.fromkeys(row.assessment.ratings, failed)))
-
-        self._append("judge", "sentinel", rows, insert, as_failed)
-
-    def finished_sentinels(self, keys: Sequence[str]) -> set[str]:
-        """Which of these need no more work."""
-        return self._finished("sentinel", keys)
-
-    def failed_sentinels(self, keys: Sequence[str]) -> set[str]:
-        """Which of these have failed, whether or not they succeeded later."""
-        return self._failed("sentinel", keys)
-
     def sentinels(self, judge: str) -> list[StoredSentinel]:
         """What a judge's specification answered to pairs of known truth, in the order of saving."""
-        query = f"SELECT {sentinel_rows.READ} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
-        return [sentinel_rows.stored(*columns) for columns in self._connection.execute(query, (judge,))]
-
-    # -- features -------------------------------------------------------------------------------------------------
-
-    def add_features(self, rows: Sequence[FeatureRow]) -> None:
-        """Append in one transaction. See `_append`."""
-        now = _now()
-        columns = feature_rows.COLUMNS
-        statement = f"INSERT INTO feature ({columns}) VALUES ({','.join('?' * len(columns.split(',')))})"
-
-        def insert(row: FeatureRow) -> None:
-            self._connection.execute(statement, feature_rows.values_of(row, self._remembered.spec(row.extractor), now))
-
-        def as_failed(row: FeatureRow, failed: Failed) -> FeatureRow:
-            return replace(row, extraction=failed)
-
-        self._append("describe", "feature", rows, insert, as_failed)
-
-    def finished_features(self, keys: Sequence[str]) -> set[str]:
-        """Which of these extractions need no more work."""
-        return self._finished("feature", keys)
-
-    def failed_features(self, keys: Sequence[str]) -> set[str]:
-        """Which of these extractions have failed, whether or not they succeeded later."""
-        return self._failed("feature", keys)
+        query = f"SELECT {SENTINEL_COLUMNS} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
+        return [stored_sentinel(row) for row in self._connection.execute(query, (judge,))]
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
         """The latest outcome of each extraction; those never tried are absent."""
         extractions: dict[str, Extraction] = {}
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
-            query = f"SELECT {feature_rows.READ} FROM feature WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
-            extractions |= feature_rows.extractions_of(self._by_keys(query, keys))
+            chosen = f"final = {final} AND key IN ({{marks}}) ORDER BY id"
+            query = f"SELECT key, {EXTRACTION_COLUMNS} FROM feature WHERE {chosen}"
+            extractions |= {key: stored_extraction(*columns) for key, *columns in self._by_keys(query, keys)}
         return extractions
 
     def execute(self, sql: str, values: Mapping[str, Json] | Sequence[Json] = ()) -> None:
@@ -360,90 +324,63 @@ class Store(Summaries):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _append(
-        self,
-        stage: Stage,
-        table: Table,
-        rows: Sequence[_Row],
-        insert: Callable[[_Row], None],
-        as_failed: Callable[[_Row, Failed], _Row],
-    ) -> None:
-        """Save every row that can be saved, each for itself.
+    def _insert(self, row: Row) -> None:
+        work = {"attempts": row.attempts, "seconds": row.seconds, "cost": row.cost, "at": now()}
+        values = {"key": row.key, "final": int(row.final), **row.columns(self._remembered), **work}
+        statement = f"INSERT INTO {row.table} ({', '.join(values)}) VALUES ({', '.join(f':{name}' for name in values)})"
+        number = self._connection.execute(statement, values).lastrowid
+        if isinstance(row, AssessmentRow):
+            ratings = row.assessment.ratings.items()
+            self._connection.executemany(
+                "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
+                [(number, axis, *rating_values(rating)) for axis, rating in ratings],
+            )
 
-        A row that the ledger cannot hold becomes a failure that says why. Work that was done twice is kept once: the
-        second is noted with its cost among the attempts, as nondeterminism where it says something else.
-        """
-        with self.transaction():
-            standing = self._finished(table, [row.key for row in rows])
-            for row in rows:
-                if row.final and row.key in standing:
-                    if self._supersedes(row):
-                        insert(row)
-                    else:
-                        self.attempts.add([self._repeated(stage, table, row)])
-                    continue
-                try:
-                    insert(row)
-                except _UNSAVABLE as error:
-                    self._add_unsavable(stage, row, error, insert, as_failed)
-                else:
-                    if row.final:
-                        standing.add(row.key)
-
-    def _add_unsavable(
-        self,
-        stage: Stage,
-        row: _Row,
-        error: Exception,
-        insert: Callable[[_Row], None],
-        as_failed: Callable[[_Row, Failed], _Row],
-    ) -> None:
+    def _add_unsavable(self, row: Row, error: Exception) -> None:
         reason = f"the result cannot be saved ({type(error).__name__}: {error})".encode(errors="replace").decode()
         cost = 0.0
         try:
-            insert(as_failed(row, Failed(error=reason, retryable=False)))
+            self._insert(row.as_failed(Failed(error=reason, retryable=False)))
         except _UNSAVABLE:
             cost = row.cost  # not even the request can be written down: only the try remains
-        attempt = Attempt(stage=stage, key=row.key, number=row.attempts, error=reason, retryable=False, cost=cost)
+        attempt = Attempt(stage=row.stage, key=row.key, number=row.attempts, error=reason, retryable=False, cost=cost)
         self.attempts.add([replace(attempt, status=UNSAVABLE)])
 
-    def _supersedes(self, row: _Row) -> bool:
+    def _supersedes(self, row: Row) -> bool:
         """Whether a second result replaces the first: an edit whose picture is gone was made again, differently."""
         if not isinstance(row, EditRow):
             return False
         stored = self.edits([row.key])[row.key]
         return bool(stored.image) and stored.image != row.image and bool(self.pictures.gone([stored.image or ""]))
 
-    def _repeated(self, stage: Stage, table: Table, row: _Row) -> Attempt:
-        before, again = self._said(table, row.key), row.said
+    def _repeated(self, row: Row) -> Attempt:
+        before, again = self._summary(row.table, row.key), row.summary()
         if before == again:
             status, error = REPEATED, "done twice, with the same result"
         else:
             status, error = NONDETERMINISTIC, f"done twice, with different results: kept {before}, then came {again}"
         return Attempt(
-            stage=stage, key=row.key, number=row.attempts, error=error, retryable=False, status=status, cost=row.cost
+            stage=row.stage,
+            key=row.key,
+            number=row.attempts,
+            error=error,
+            retryable=False,
+            status=status,
+            cost=row.cost,
         )
 
-    def _said(self, table: Table, key: str) -> str:
-        """What a finished row says, in the words of `said`."""
+    def _summary(self, table: Table, key: str) -> str:
+        """What a finished row says, in the words of a row's `summary`."""
         if table == "edit":
             stored = self.edits([key])[key]
             return stored.image or f"{stored.outcome} {stored.message or ''}".strip()
         if table == "assessment":
             said = [(axis, outcome, score) for _, axis, outcome, score in self.judgements([key])]
-            return assessment_rows.in_words(said)
+            return scores_in_words(said)
         if table == "feature":
-            return feature_rows.said(self.features([key])[key])
+            return extraction_in_words(self.features([key])[key])
         query = "SELECT answers FROM sentinel WHERE key = ? AND final = 1"
         return str(self._connection.execute(query, (key,)).fetchone()[0])
-
-    def _finished(self, table: Table, keys: Sequence[str]) -> set[str]:
-        query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"
-        return {key for (key,) in self._by_keys(query, keys)}
-
-    def _failed(self, table: Table, keys: Sequence[str]) -> set[str]:
-        query = f"SELECT key FROM {table} WHERE final = 0 AND key IN ({{marks}})"
-        return {key for (key,) in self._by_keys(query, keys)}
 
     def _by_keys(self, query: str, keys: Sequence[str | int]) -> Iterator[tuple[Json, ...]]:
         for start in range(0, len(keys), _KEYS_PER_QUERY):
@@ -465,7 +402,3 @@ def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     # Rows are paid for: they must survive a power cut, not only a crash of ours.
     connection.execute("PRAGMA synchronous = FULL")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,7 +13,7 @@ from stillme.core.types import Json
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, without_people
 from stillme.runs.store.ledger import Store
 from stillme.runs.store.opening import LEDGER
-from stillme.runs.store.remembered import as_json
+from stillme.runs.store.rows import as_json
 
 _ANSWERS = (
     *(("edit", "effective"), ("assessment", "effective"), ("assessment", "raw")),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json
-from stillme.runs.store.attempts import NONDETERMINISTIC
 from stillme.runs.store.ledger import Store
+from stillme.runs.store.rows import NONDETERMINISTIC
 
 _CHUNK = 500
 _REFERENCES = ("spec", "portrait", "prompt", "instruction")

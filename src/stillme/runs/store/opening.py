@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
 import shutil
+import socket
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from stillme.core.errors import StillmeError, StoreDamaged, StoreUnwritable
-from stillme.runs.store.saved_rows import require_all_rows
+from stillme.core.errors import StillmeError, StoreBusy, StoreDamaged, StoreUnwritable
+from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.schema import require_version, version_of
 
 LEDGER = "stillme.sqlite"
@@ -122,3 +130,133 @@ def _checked(connection: sqlite3.Connection, ledger: Path) -> sqlite3.Connection
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def writer_lock(folder: Path, *, wait: float) -> Generator[None]:
+    """Hold the folder's write lock, waiting up to `wait` seconds for it.
+
+    The operating system frees the lock when its holder dies, however it dies.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".writer.lock", timeout=wait)
+    holder = folder / ".writer.json"
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StoreBusy(
+            f"{folder} is being written by {_who(holder)}. Wait for it to finish, stop it, or give `--wait SECONDS`."
+        ) from None
+    try:
+        holder.write_text(json.dumps(_me()), "utf-8")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _me() -> dict[str, object]:
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now}
+
+
+def _who(holder: Path) -> str:
+    try:
+        me = json.loads(holder.read_text("utf-8"))
+        return f"process {me['pid']} on {me['host']} (`{me['command']}`, since {me['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"
+
+
+ROW_COUNTS = ".stillme.rows.json"
+"""The numbers of the last rows that were saved, from a writer's first row to its orderly end."""
+_GROWING: Mapping[str, str] = {
+    "edit": "edits",
+    "assessment": "judgements",
+    "feature": "descriptions",
+    "sentinel": "known answers",
+    "attempt": "failed tries",
+}
+"""Tables whose rows are numbered, with the word for their rows."""
+
+
+def note_rows(connection: sqlite3.Connection, folder: Path) -> None:
+    """Write down what was saved: whole, as a writer may be killed at any moment."""
+    draft = folder / f"{ROW_COUNTS}.draft"
+    with contextlib.suppress(OSError, sqlite3.Error):  # the rows are saved; the note is not worth a failure
+        draft.write_text(json.dumps(last_rows(connection)), "utf-8")
+        draft.replace(folder / ROW_COUNTS)
+
+
+def forget_rows(folder: Path) -> None:
+    """The writer ended in an orderly way, or what is lost was given up."""
+    for name in (ROW_COUNTS, f"{ROW_COUNTS}.draft"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
+    """Refuse a ledger that lacks rows which were saved: its log was deleted or cut off after a crash."""
+    try:
+        saved: dict[str, int] = json.loads(ledger.with_name(ROW_COUNTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # the last writer ended in an orderly way, or had saved nothing yet
+    present = last_rows(connection)
+    lacking = {table: count - present.get(table, 0) for table, count in saved.items() if count > present.get(table, 0)}
+    if lacking:
+        rows = ", ".join(f"{count:,} {_GROWING[table]}" for table, count in lacking.items())
+        raise StoreDamaged(
+            f"{ledger} lacks {rows} that were saved: {ledger.name}-wal was deleted or cut off after a run was killed. "
+            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --accept-loss`."
+        )
+
+
+def last_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    """By table, the number of its last row."""
+    queries = {table: f"SELECT COALESCE(MAX(id), 0) FROM {table}" for table in _GROWING}
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return {table: int(connection.execute(query).fetchone()[0]) for table, query in queries.items() if table in tables}
+
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{12}")
+"""As `files.whole` names them."""
+_STALE_SECONDS = 3600.0
+"""A younger draft may still be written: tables and reports need no lock."""
+
+
+def clean_up_unfinished(folder: Path) -> None:
+    """Remove what the run at work has not finished. Only for its one writer, before its workers begin or when they end.
+
+    A worker that outlives its run fails when it gives its picture a name, and nobody waits for it.
+    """
+    unfinished = folder / "images" / UNFINISHED
+    with contextlib.suppress(OSError):  # gone meanwhile, or on media that cannot be written to
+        for path in unfinished.iterdir():
+            path.unlink(missing_ok=True)
+        unfinished.rmdir()
+
+
+def leftovers(folder: Path, *, deep: bool = True) -> Iterator[Path]:
+    """Stale drafts in a run folder; with `deep`, also among the pictures."""
+    places = [folder, folder / "tables", *(folder / "tables").glob("*/")]
+    places += (folder / "images").glob("*/") if deep else ()
+    for place in places:
+        for path in place.iterdir() if place.is_dir() else ():
+            if _DRAFT.fullmatch(path.name) and path.is_file() and _age(path) > _STALE_SECONDS:
+                yield path
+
+
+def clean_up(folder: Path, *, deep: bool = False) -> int:
+    """Remove them; returns how many."""
+    found = list(leftovers(folder, deep=deep))
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

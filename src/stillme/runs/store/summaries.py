@@ -12,10 +12,9 @@ from typing import Literal, NamedTuple
 
 from stillme.audit.design import CONTROL, assessment_key
 from stillme.core.types import IN_WORDS, Json
-from stillme.runs.store.attempts import NONDETERMINISTIC, REPEATED
+from stillme.runs.store.rows import NONDETERMINISTIC, REPEATED, Table
 
 Work = Literal["edit", "assessment"]
-Table = Literal["edit", "assessment", "feature", "sentinel"]
 _UNPRICED = "json_extract(effective, '$.cost') = 'unknown'"
 _DANGLING = {
     "judgements without their assessment": (
