@@ -87,22 +87,16 @@ def release(folder: Path) -> None:
 
 def die_after(rows: int, seconds: float = 0.0) -> None:
     """Kill -9 this process so many seconds after it has saved so many rows: no test need look at the right moment."""
-    left = rows
+    left, add = rows, Store.add
 
-    def counted(name: str) -> None:
-        add = getattr(Store, name)
+    def counted(store: Store, made: Sequence[Any]) -> None:
+        nonlocal left
+        add(store, made)
+        left -= len(made)
+        if left <= 0 < left + len(made):
+            _die_in(seconds)
 
-        def adding(store: Store, made: Sequence[Any]) -> None:
-            nonlocal left
-            add(store, made)
-            left -= len(made)
-            if left <= 0 < left + len(made):
-                _die_in(seconds)
-
-        setattr(Store, name, adding)
-
-    for name in ("add_features", "add_edits", "add_assessments"):
-        counted(name)
+    Store.add = counted
 
 
 def _die_in(seconds: float) -> None:
