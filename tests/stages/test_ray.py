@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from stillme.audit.config import ExecutorSection
@@ -53,8 +54,8 @@ def edit(image, instruction, seed, portrait):
     if portrait == GUILTY:
         os.abort()
     with (HERE / "begun.log").open("a") as log:
-        log.write(node() + "\\n")
-    number = len((HERE / "begun.log").read_text().split())
+        log.write(f"{{node()}} {{os.getpid()}}\\n")
+    number = len((HERE / "begun.log").read_text().splitlines())
     while number > allowed():
         time.sleep(0.01)
     return image.point(lambda value: 255 - value if len(instruction) % 2 else value // 2)
@@ -88,10 +89,12 @@ class Nodes:
         while len(self._nodes) < 2:
             self._nodes.append(self._cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", **SMALL))
 
-    def kill_one_of(self, ids: set[str]) -> None:
+    def kill_one_of(self, ids: set[str]) -> str:
+        """The id of the node that was killed."""
         node = next(node for node in self._nodes if node.unique_id in ids or node.node_id in ids)
         self._nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
+        return node.unique_id if node.unique_id in ids else node.node_id
 
     def end(self) -> None:
         self._cluster.shutdown()
@@ -151,7 +154,11 @@ def begin(folder: Path, out: Path, environment: Mapping[str, str], *program: str
 def begun_by(folder: Path) -> Counter[str]:
     """How many calls have begun on each node."""
     log = folder / "begun.log"
-    return Counter(log.read_text().split()) if log.exists() else Counter()
+    return Counter(line.split()[0] for line in log.read_text().splitlines()) if log.exists() else Counter()
+
+
+def lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
@@ -208,7 +215,10 @@ def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_a
     folder, out = write(write_audit, prompts='["O-01", "O-02", "V-01"]', allowed=2), tmp_path / "there"
     process = begin(folder, out, nodes.environment, "-c", WITHOUT_A_SECOND_TRY)
     wait_for(process, lambda: begun_by(folder).total() > 3 and len(begun_by(folder)) == 2)
-    nodes.kill_one_of(set(begun_by(folder)))
+    killed = nodes.kill_one_of(set(begun_by(folder)))
+    lines = [line.split() for line in (folder / "begun.log").read_text().splitlines()]
+    # Actors die a moment after their node, and could still answer.
+    wait_for(process, lambda: not any(node == killed and lives(int(pid)) for node, pid in lines))
     (folder / "allowed").unlink()
     said = ending_with(3, process)
     assert "this request ends its worker" in said
