@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from stillme.core import registry
 from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
 from stillme.core.protocols import Editor
 from stillme.runs.store import Store
+from tests.processes import installed, stillme
 
 
 def test_an_installed_package_adds_its_plugins():
@@ -105,9 +103,7 @@ def test_a_broken_plugin_does_not_hide_the_others(kind: str, broken: list[str]):
 
 
 def test_the_plugins_of_the_tests_are_not_in_the_environment_of_a_user():
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "stillme", "list", "editors", "--json"]
-    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    shown = stillme("list", "editors", "--json", environment=installed())
     packages = {entry["package"] for entry in json.loads(shown.stdout)}
     assert packages == {"stillme"}, "run `make test` once: it removes what older versions installed"
 

@@ -216,7 +216,9 @@ class _Loader:
             )
             return ()
         kept = self._chosen(section, portraits)
-        if self._ready:
+        # Those that came with stillme can be read, as `stillme doctor` tells; to decode them takes a second.
+        shipped = self._given.portraits is None and registry.is_own("portrait set", section.source)
+        if self._ready and not shipped:
             where = self._places.place(("portraits", "source"))
             self.problems.extend(
                 Problem(place=f"{where}, {problem.place}", message=problem.message)

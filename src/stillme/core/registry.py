@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast, overload
@@ -43,7 +43,7 @@ class Registered:
     @property
     def package(self) -> str:
         """The distribution that registers it."""
-        return self.entry.dist.name if self.entry.dist else "unknown"
+        return _name_of(self.entry.dist) if self.entry.dist else "unknown"
 
     def load(self) -> Any:
         """Import the object behind the name."""
@@ -59,6 +59,12 @@ class Registered:
     def summary(self) -> str:
         """The first line of its docstring."""
         return (inspect.getdoc(self.load()) or "").partition("\n")[0]
+
+
+@cache
+def _name_of(package: Distribution) -> str:
+    # It reads and parses the package's metadata at every look, which a list asks for once per plugin.
+    return package.name
 
 
 @cache
@@ -83,6 +89,12 @@ def plugin(kind: Kind, name: str) -> Registered:
     if name not in known:
         raise UnknownName.among(kind, name, known, f"`stillme list {_LISTED_BY[kind]}` shows all.")
     return known[name]
+
+
+def is_own(kind: Kind, name: str) -> bool:
+    """Whether it came with stillme."""
+    known = plugins(kind).get(name)
+    return known is not None and known.package == "stillme"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +124,7 @@ class PluginRecipe:
         """Whether it runs code that did not come with stillme, which may take its process down."""
         name = self.use.partition(":")[0]
         loaded = editor_class(name) if self.kind == "editor" else judge_class(name)
-        return plugin(self.kind, name).package != "stillme" or loaded.runs_foreign_code
+        return not is_own(self.kind, name) or loaded.runs_foreign_code
 
 
 @overload
