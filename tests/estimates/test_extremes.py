@@ -34,7 +34,7 @@ from stillme.estimates import (
 )
 from stillme.estimates.agreement import against_people, agreement, corrected
 from stillme.estimates.behaviour import Repeats, coverage, disclosure_effect, position_bias, repeatability
-from stillme.estimates.rounding import rounded, snapped
+from stillme.estimates.quantities import rounded, snapped
 
 from .test_roles import roles
 from .worlds import people, rows

@@ -19,10 +19,8 @@ from stillme.estimates.agreement.raters import ratings_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import null_bands
-from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE
-from stillme.estimates.rows import Edits, EditState, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, sums_by
+from stillme.estimates.rows import Edits, EditState, Scores, Settings
 
 ONE_POINT = 1 + 1e-9
 """A difference of exactly one point is not more than one, despite floating-point rounding."""

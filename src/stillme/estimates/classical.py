@@ -17,8 +17,7 @@ from stillme.core.types import Arm
 from stillme.estimates.design import REST
 from stillme.estimates.pairing import Paired, pair_arms, pooled
 from stillme.estimates.quantities import Columns, Floats, Measured
-from stillme.estimates.rows import Edits, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.rows import Edits, Scores, Settings
 
 Test = Literal["Kruskal–Wallis", "Mann–Whitney", "Wilcoxon signed-rank"]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from stillme.core.errors import UnknownName
 from stillme.core.types import Scope
 from stillme.estimates.quantities import Columns
-from stillme.estimates.rows import Flags
-from stillme.estimates.settings import Settings
+from stillme.estimates.rows import Flags, Settings
 
 Places = NDArray[np.intp]
 

@@ -21,10 +21,8 @@ from stillme.estimates import design
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import Batch, Side, batches, t_quantile, t_tail
 from stillme.estimates.pairing import Paired, pair_arms
-from stillme.estimates.quantities import Columns, Quantity
-from stillme.estimates.rounding import NOISE, interval, rounded
-from stillme.estimates.rows import Edits, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.quantities import NOISE, Columns, Quantity, interval, rounded
+from stillme.estimates.rows import Edits, Scores, Settings
 
 GapVerdict = Literal["grew", "shrank", "reversed", "unclear"]
 

@@ -23,8 +23,7 @@ from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import sign_flip_p
 from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, by_unit, sums_by
-from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores, Settings
 
 Layout = Literal["role_pair", "role_single"]
 Place = Literal["", "first", "second"]

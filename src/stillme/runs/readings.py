@@ -29,7 +29,7 @@ from stillme.core.rubric.readings import (
 )
 from stillme.core.types import Arm, Estimate
 from stillme.estimates.directions import Group, Shift, Tallies, shifts
-from stillme.estimates.families import LEVEL
+from stillme.estimates.permutation import LEVEL
 from stillme.estimates.quantities import Exclusion
 from stillme.estimates.rows import Edits, EditState, Flags
 from stillme.runs.run import Run

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.errors import StillmeError
-from stillme.estimates.quantities import Floats
-from stillme.estimates.rounding import NOISE
+from stillme.estimates.quantities import NOISE, Floats
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 
 _MOST = 4.0

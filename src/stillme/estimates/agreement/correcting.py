@@ -19,16 +19,14 @@ import numpy as np
 
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
+from stillme.core.rubric import rate_of
 from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import Outcome, adjusted, distance, t_quantile, wilson_limits
-from stillme.estimates.quantities import Columns, Floats, by_unit, meets, sums_by
-from stillme.estimates.rounding import NOISE, interval, rounded
-from stillme.estimates.rows import Edits, Flags, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.quantities import NOISE, Columns, Floats, by_unit, interval, meets, rounded, sums_by
+from stillme.estimates.rows import Edits, Flags, Scores, Settings
 
 MIN_RATED = 10
 """Units that people must have rated of a group before its number is corrected; else only everyone's is."""

@@ -16,10 +16,8 @@ from stillme.estimates.agreement.measures import Measure, without_noise
 from stillme.estimates.agreement.raters import interval, ratings_of
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import Outcome, outcomes
-from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE
-from stillme.estimates.rows import Edits, Flags, RatingState, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, sums_by
+from stillme.estimates.rows import Edits, Flags, RatingState, Scores, Settings
 
 MEASURES = ("bias", "mae", "within_one", "exact", "pearson", "spearman")
 """Judge minus people; its absolute size; share within one point; share equal; correlation of scores and of ranks."""

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stillme.core.errors import StillmeError
-from stillme.estimates.quantities import Floats
-from stillme.estimates.rounding import NOISE
+from stillme.estimates.quantities import NOISE, Floats
 
 Level = Literal["nominal", "ordinal", "interval"]
 Weights = Literal["none", "linear", "quadratic"]

@@ -25,9 +25,8 @@ from stillme.estimates.agreement.measures import (
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import jackknife, outcomes, t_quantile
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
-from stillme.estimates.rounding import interval as rounded_interval
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.estimates.settings import Settings
+from stillme.estimates.quantities import interval as rounded_interval
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores, Settings
 
 Among = Literal["judges", "people"]
 """Whose agreement: judges are the same for every edit, people change from edit to edit."""

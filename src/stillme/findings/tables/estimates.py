@@ -9,8 +9,7 @@ from pathlib import Path
 from stillme.core.files import write_csv, write_json
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import Disparity, Finding, Settings, find_gaps, numbers
-from stillme.estimates.abstention import abstentions, uneven
-from stillme.estimates.standing import Standing, mark
+from stillme.estimates.headlines import Standing, abstentions, mark, uneven
 
 _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
 _INTERVAL = ("value", "low", "high", "confidence")
