@@ -12,7 +12,7 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `gap_changes`: how the gap of every pair of groups differs between two arms or editors.
 - `adherence`: role prompts.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
-- `agreement` (a room of its own): agreement of raters, judges against people, rates corrected by people.
+- `agreement`, `people` (modules of their own): agreement of raters; judges against people, rates corrected by people.
 - `find_gaps`: every gap that can make a headline, with its word.
 - `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """

@@ -14,8 +14,7 @@ import numpy as np
 from stillme.core import rubric
 from stillme.core.types import Interval, NotEstimable, Scope
 from stillme.estimates import design
-from stillme.estimates.agreement.measures import without_noise
-from stillme.estimates.agreement.raters import ratings_of
+from stillme.estimates.agreement import ratings_of, without_noise
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import null_bands

@@ -25,7 +25,7 @@ from stillme.estimates import (
     intraclass_correlations,
     paired_effects,
 )
-from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
+from stillme.estimates.people import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
 from stillme.findings import calibration
 from stillme.findings.calibration.records import EVERYONE, AxisResult, ShareOfPortraits

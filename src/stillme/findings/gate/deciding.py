@@ -22,8 +22,8 @@ from stillme.core.rubric import axis_of, rate_of
 from stillme.core.rubric.readings import SHIFTS
 from stillme.core.types import Arm, Estimate, Interval
 from stillme.estimates import Disparity, numbers
-from stillme.estimates.agreement import corrected as correct_by_people
 from stillme.estimates.headlines import uneven
+from stillme.estimates.people import corrected as correct_by_people
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.findings.calibration import standing_of
 from stillme.findings.compare import Chosen

@@ -19,8 +19,8 @@ from stillme.core.files import write_csv
 from stillme.core.rubric.readings import AXES, SHIFTS
 from stillme.core.types import Arm
 from stillme.estimates import Settings
-from stillme.estimates.agreement import against_people, corrected, mean_of
 from stillme.estimates.headlines import Standing
+from stillme.estimates.people import against_people, corrected, mean_of
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.cells import row_of, text_row_of
 from stillme.findings.tables.estimates import NOTE
