@@ -13,8 +13,8 @@ from stillme.estimates.behaviour import Behaviour
 from stillme.judges.ensemble import primary_of
 from stillme.runs.control_pairs.reading import KnownAnswers, answered_by
 from stillme.runs.gathering import ensemble_name
-from stillme.runs.model_names import ModelNames, model_names
 from stillme.runs.run import Run
+from stillme.runs.status import ModelNames, model_names
 
 MUCH_MISSING = 0.05
 """The share of combined scores that lack a judge above which a reader is warned."""

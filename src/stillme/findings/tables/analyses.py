@@ -22,8 +22,7 @@ from stillme.estimates import Settings
 from stillme.estimates.headlines import Standing
 from stillme.estimates.people import against_people, corrected, mean_of
 from stillme.findings.calibration import standing_of
-from stillme.findings.tables.cells import row_of, text_row_of
-from stillme.findings.tables.estimates import NOTE
+from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
 from stillme.runs import Run, behaviour
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.disputes import agreement_of
