@@ -19,7 +19,7 @@ def has_no_barriers(page: Page) -> None:
 
 def wait_until(page: Page, condition: str, arg: object = None) -> None:
     """Ask again and again: Playwright's own waiting runs `eval` in the page, which its policy forbids."""
-    for _ in range(400):
+    for _ in range(1200):
         if page.evaluate(condition, arg):
             return
         page.wait_for_timeout(50)

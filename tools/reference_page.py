@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -128,7 +129,7 @@ def page() -> str:
             "",
             "## Plugin hooks",
             "",
-            "Protocols of `stillme.core.protocols`. A plugin has an optional one by having its methods.",
+            "Base classes of `stillme.core.protocols`. A plugin overrides `edit_one` or `judge_one`, and more.",
             *hooks(),
             "",
             "## What a plugin builds on",
@@ -151,12 +152,12 @@ def page() -> str:
 
 
 def hooks() -> Iterator[str]:
-    for name, hook in vars(protocols).items():
-        if isinstance(hook, type) and getattr(hook, "_is_protocol", False) and hook.__module__ == protocols.__name__:
-            yield from ("", f"### {name}", "", first_line(name, hook), "")
-            for part, member in vars(hook).items():
-                if inspect.isfunction(member) and not part.startswith("_"):
-                    yield f"- `{part}{signature(member)}`: {first_line(f'{name}.{part}', member)}"
+    for hook in (protocols.Plugin, protocols.Editor, protocols.Judge, protocols.AcceptedJobs):
+        yield from ("", f"### {hook.__name__}", "", first_line(hook.__name__, hook), "")
+        for part, member in vars(hook).items():
+            member = member.fget if isinstance(member, property) else member
+            if inspect.isfunction(member) and not part.startswith("_"):
+                yield f"- `{part}{signature(member)}`: {first_line(f'{hook.__name__}.{part}', member)}"
 
 
 def signature(function: Any) -> str:
@@ -172,7 +173,7 @@ def names(module: str, offered: Any) -> Iterator[str]:
 
 
 def meaning_of_name(module: str, name: str, thing: Any) -> str:
-    if isinstance(thing, type) or callable(thing):
+    if isinstance(thing, type | ModuleType) or callable(thing):
         return first_line(f"{module}.{name}", thing)
     if text := documented(offered_by(module, name)).get(name) or UNIONS.get(name):
         return text.strip().partition("\n")[0]
@@ -191,10 +192,8 @@ def offered_by(module: str, name: str) -> str:
     import pkgutil
 
     package = importlib.import_module(module)
-    homes = [
-        package,
-        *(importlib.import_module(found.name) for found in pkgutil.iter_modules(package.__path__, f"{module}.")),
-    ]
+    inner = pkgutil.iter_modules(getattr(package, "__path__", ()), f"{module}.")
+    homes = [package, *(importlib.import_module(found.name) for found in inner)]
     return next((source for home in homes if f"\n{name}" in (source := inspect.getsource(home))), "")
 
 

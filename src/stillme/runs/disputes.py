@@ -16,8 +16,7 @@ from stillme.core.types import Interval
 from stillme.estimates import Scores, numbers
 from stillme.estimates.agreement import Agreement, agreement
 from stillme.estimates.people import disagreement
-from stillme.judges.ensemble import agreed
-from stillme.judges.flags import PRIORITIES, Flag, flag
+from stillme.judges.ensemble import PRIORITIES, Flag, agreed, flag
 from stillme.runs.gathering import Results
 from stillme.runs.run import Run
 
