@@ -17,6 +17,7 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """
 
+from stillme.core.types import Genders, Settings
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
 from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
 from stillme.estimates.contrasts import Contrast, Equivalence, contrasts, equivalence
@@ -25,8 +26,8 @@ from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
 from stillme.estimates.headlines import Finding, Standing, find_gaps, mark
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
 from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
-from stillme.estimates.roles import Adherence, Genders, adherence
-from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, Settings, headline, one_judge
+from stillme.estimates.roles import Adherence, adherence
+from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
 
 __all__ = [
     "Adherence",

@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
-from stillme.core.types import Interval, NotEstimable
+from stillme.core.types import Interval, NotEstimable, Settings
 from stillme.estimates import design
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import jackknife, outcomes, t_quantile
 from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, interval, sums_by
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores, Settings
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 
 Level = Literal["nominal", "ordinal", "interval"]
 Weights = Literal["none", "linear", "quadratic"]

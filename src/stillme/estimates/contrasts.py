@@ -10,13 +10,13 @@ from typing import Literal
 import numpy as np
 
 from stillme.core.errors import StillmeError
-from stillme.core.types import Estimate, Interval, NotEstimable
+from stillme.core.types import Estimate, Interval, NotEstimable, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.intervals import Batch, Outcome, Side, batches, method_of, problem_of
 from stillme.estimates.permutation import PermutationTest, side_tests
 from stillme.estimates.quantities import Columns, Counted, Floats, Quantity, interval
-from stillme.estimates.rows import Edits, Flags, Scores, Settings
+from stillme.estimates.rows import Edits, Flags, Scores
 
 Measure = Literal["difference", "ratio"]
 Against = Literal["reference", "rest", "pairs"]

@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Estimate, Interval, NotEstimable, Prompt, Scope
+from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
 from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import DECIMALS, Columns, Quantity
-from stillme.estimates.rows import TIMES, Edits, Flags, Scores, Settings
+from stillme.estimates.rows import Edits, Flags, Scores
 
 _SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
 

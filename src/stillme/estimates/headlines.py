@@ -15,11 +15,10 @@ from typing import Literal
 
 from stillme.core import rubric
 from stillme.core.rubric import axis_of, rate_of
-from stillme.core.types import Estimate, Interval, NotEstimable
+from stillme.core.types import Estimate, Interval, NotEstimable, Settings
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.permutation import holm
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
-from stillme.estimates.rows import Settings
 
 FAILED_CALIBRATION = "calibration failed"
 """The note of a judge whose number decides nothing."""

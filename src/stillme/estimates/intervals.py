@@ -23,10 +23,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import Interval, NotEstimable
+from stillme.core.types import Interval, NotEstimable, Settings
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantities import NOISE, Floats, Part, Quantity, interval, snapped
-from stillme.estimates.rows import Flags, Settings
+from stillme.estimates.rows import Flags
 
 ICC_FLOOR = 0.1
 """A convention: edits of one unit are taken to be correlated at least so much, however alike the rows look."""

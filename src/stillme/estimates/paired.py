@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stillme.core.types import Arm, Estimate, Interval, NotEstimable
+from stillme.core.types import Arm, Estimate, Interval, NotEstimable, Settings
 from stillme.estimates import design
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.estimating import Disparity, disparities, estimate_all, order_of
@@ -33,7 +33,7 @@ from stillme.estimates.quantities import (
     rounded,
     sums_by,
 )
-from stillme.estimates.rows import Edits, Flags, Scores, Settings
+from stillme.estimates.rows import Edits, Flags, Scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
 from stillme.core.rubric import rate_of
-from stillme.core.types import Estimate, Interval, NotEstimable, Scope
+from stillme.core.types import Estimate, Interval, NotEstimable, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.agreement import Measure, jackknife_interval, ratings_of, without_noise
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import Outcome, adjusted, distance, outcomes, t_quantile, wilson_limits
 from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, by_unit, interval, meets, rounded, sums_by
-from stillme.estimates.rows import Edits, Flags, RatingState, Scores, Settings
+from stillme.estimates.rows import Edits, Flags, RatingState, Scores
 
 MEASURES = ("bias", "mae", "within_one", "exact", "pearson", "spearman")
 """Judge minus people; its absolute size; share within one point; share equal; correlation of scores and of ranks."""

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import Settings
 from stillme.estimates.design import PermutationDesign, Plan
 from stillme.estimates.quantities import NOISE, Floats, Quantity, rounded, sums_by
-from stillme.estimates.rows import Flags, Settings
+from stillme.estimates.rows import Flags
 
 EXACT = 20_000
 """Arrangements up to which all are tried."""

@@ -13,12 +13,12 @@ from stillme.audit.building import build
 from stillme.core import rubric
 from stillme.core.errors import Interrupted
 from stillme.core.rubric import axis_of, rate_of
-from stillme.core.types import Estimate, Interval, Portrait
+from stillme.core.types import Estimate, Interval, Portrait, Settings
 from stillme.estimates import estimate
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.headlines import Finding, Standing, find_gaps, smallest_effect, word_for
 from stillme.estimates.quantities import meets
-from stillme.estimates.rows import Edits, RatingState, Scores, Settings
+from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.findings.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.findings.calibration.records import standing_of
 from stillme.runs import Run
