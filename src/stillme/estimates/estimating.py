@@ -95,32 +95,15 @@ def gap(
     if not matching:
         known = sorted({offer.name for offer in offered})
         raise UnknownName.among("quantity", quantity, known, f"{editor} ({arm}) has {', '.join(known) or 'no rows'}.")
-    return contrast_of(columns, matching[0], chosen, factor=factor, level=level)
-
-
-def contrast_of(
-    columns: Columns, quantity: Quantity, settings: Settings, *, factor: str, level: str
-) -> Interval | NotEstimable:
-    """One contrast of a quantity that is collapsed already: against the reference of `settings`, or the rest."""
-    return contrasts_of(columns, [quantity], settings, factor=factor, level=level)[0]
-
-
-def contrasts_of(
-    columns: Columns, quantities: Sequence[Quantity], settings: Settings, *, factor: str, level: str
-) -> list[Interval | NotEstimable]:
-    """The same contrast of several quantities."""
-    if not quantities:
-        return []
-    reference = settings.reference.get(factor)
-    plan = design.by_factor(columns, factor, settings)
+    plan = design.by_factor(columns, factor, chosen)
     wanted = f"{level} - {reference or REST}"
     place = next((place for place, comparison in enumerate(plan.comparisons) if comparison.group == wanted), None)
     if place is None:
         if level in plan.levels or level in plan.too_small:
-            return [NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")] * len(quantities)
+            return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
     # The whole plan, because the correlation of a portrait's edits is pooled over its groups.
-    return [found[place] for found in outcomes(plan, quantities, settings)]
+    return outcomes(plan, matching[:1], chosen)[0][place]
 
 
 def _of_plan(plan: Plan, quantity: Quantity, found: Sequence[Outcome], prompts: str) -> list[Estimate]:

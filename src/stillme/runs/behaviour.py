@@ -199,10 +199,6 @@ class Gaps:
         warning = "warning: " if self.incomplete > MUCH_MISSING * self.edits else ""
         return f"{warning}{share} of {self.edits:,} combined scores lack a judge (no score by {judges})"
 
-    def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
-        return {"edits": self.edits, "incomplete": self.incomplete, "by_judge": dict(self.by_judge)}
-
 
 def gaps(run: Run) -> Gaps | None:
     """Where judges gave no score, counted without gathering the run; None where every combined score has all judges."""

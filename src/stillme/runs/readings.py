@@ -254,9 +254,7 @@ class _Gathering:
         everyone = np.ones(len(labels), dtype=np.bool_)
         gender: list[Group] = []
         if self._genders:
-            shown = np.array(
-                [portrait.attributes.get(self._genders.factor, "") for portrait in self.edits.portraits]
-            )
+            shown = np.array([portrait.attributes.get(self._genders.factor, "") for portrait in self.edits.portraits])
             for label, target in ((self._genders.male, "feminine"), (self._genders.female, "masculine")):
                 gender.append(Group(name=label, members=shown == label, targets=(target,)))
         stereotyped = Group(name=_EVERYONE, members=everyone, targets=(_STEREOTYPED,), pooled=True)

@@ -29,7 +29,7 @@ from stillme.core.home import cache_folder
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Failed, Json
 from stillme.mitigation import NEEDS_FEATURES, extraction_key
-from stillme.runs.store.summaries import EditingWeights
+from stillme.runs.store.summaries import AnsweringModel, EditingWeights
 
 _SHOWN = 5
 
@@ -69,11 +69,11 @@ class Status:
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
-            "failures": _as_json(self.failures),
+            "failures": [asdict(failure) for failure in self.failures],
             "models": [judge.as_json() for judge in self.models],
             "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
             "weights": [editor.as_json() for editor in self.weights],
-            "combined": self.gaps.as_json() if self.gaps else None,
+            "combined": asdict(self.gaps) if self.gaps else None,
             "known_answers": [answers.as_json() for answers in self.known_answers],
             "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
         }
@@ -109,10 +109,6 @@ class Status:
             lines.append(f"  {self.gaps}")
         lines += [line for answers in self.known_answers for line in answers.lines()]
         return "\n".join(lines)
-
-
-def _as_json(failures: Sequence[Failure]) -> list[dict[str, Any]]:
-    return [{"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in failures]
 
 
 def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
@@ -174,7 +170,7 @@ class ModelNames:
 
     judge: str
     asked: str
-    answered: tuple[Answered, ...]
+    answered: tuple[AnsweringModel, ...]
 
     @property
     def total(self) -> int:
@@ -182,7 +178,7 @@ class ModelNames:
         return sum(model.answers for model in self.answered)
 
     @property
-    def others(self) -> tuple[Answered, ...]:
+    def others(self) -> tuple[AnsweringModel, ...]:
         """Models that are neither the one asked for nor a dated snapshot of it."""
         return tuple(model for model in self.answered if not is_snapshot(model.name, of=self.asked))
 
@@ -213,16 +209,6 @@ class ModelNames:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """A model that answered."""
-
-    name: str
-    answers: int
-    first: str
-    """When it answered first."""
-
-
 def model_names(run: Run) -> list[ModelNames]:
     """Every judge of the run whose answers say which model gave them."""
     answering = run.store.answering_models()
@@ -230,11 +216,7 @@ def model_names(run: Run) -> list[ModelNames]:
         ModelNames(
             judge=judge.name,
             asked=str(judge.spec.parameters.get("model", "")),
-            answered=tuple(
-                Answered(name=model.name, answers=model.answers, first=model.first)
-                for model in answering
-                if model.judge == judge.spec.key
-            ),
+            answered=tuple(model for model in answering if model.judge == judge.spec.key),
         )
         for judge in run.judges
         if any(model.judge == judge.spec.key for model in answering)
