@@ -233,7 +233,8 @@ class Design:
             "editors": [_plain(editor) for editor in self.editors],
             "judges": [_plain(judge) for judge in self.judges],
             "extractors": [_plain(extractor) for extractor in self.extractors],
-            "analysis": _plain(self.analysis),
+            # An audit is matched on what it compares; only analyses that compare less have something else here.
+            "analysis": {name: value for name, value in _plain(self.analysis).items() if name != "matched_on"},
             "roles": _plain(self.roles) if self.roles else None,
             "claims": [_plain(claim) for claim in self.claims],
         }
