@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillme.audit.config import EnsembleSection, EstimatesSection, ReuseSection, RolesSection, SampleSection
+from stillme.audit.grid import Cast, Sample, casts, couples, draw, read_cells
 from stillme.audit.labels import factors_like_papers, levels_of
 from stillme.audit.places import Location
 from stillme.audit.plan import NamedEditor, NamedJudge
-from stillme.audit.roles import Cast, casts, couples
-from stillme.audit.sampling import Sample, draw, read_cells
 from stillme.core.errors import StillmeError, did_you_mean
 from stillme.core.protocols import Plugin
 from stillme.core.types import Portrait, Prompt

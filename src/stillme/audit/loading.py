@@ -26,10 +26,10 @@ from stillme.audit.config import (
     RolesSection,
 )
 from stillme.audit.design import FILE
+from stillme.audit.grid import sentence_of
 from stillme.audit.labels import levels_of
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
-from stillme.audit.roles import sentence_of
 from stillme.core import prompts as prompt_sets
 from stillme.core import registry
 from stillme.core.errors import (
@@ -44,7 +44,9 @@ from stillme.core.errors import (
 from stillme.core.paper import setting
 from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Arm, Portrait, Prompt
-from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
+from stillme.mitigation.arms import NEEDS_FEATURES
+from stillme.mitigation.extractors import extractor_named
+from stillme.mitigation.features import Extractor
 from stillme.portraits import folder as portrait_folder
 
 M = TypeVar("M", bound=BaseModel)

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from stillme.audit import roles
-from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, ControlPairsSection, MitigationSection
 from stillme.audit.design import (
     Analysis,
@@ -24,14 +22,13 @@ from stillme.audit.design import (
     RolesRecord,
     configuration_hash,
 )
-from stillme.audit.grid import NOOP, Cell, Grid
-from stillme.audit.roles import Cast
-from stillme.audit.sampling import Sample
+from stillme.audit.grid import NOOP, Cast, Cell, Grid, Sample, expected_place
 from stillme.core.protocols import Editor, Judge, ValidityCard
 from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
 from stillme.judges.ensemble import primary_of
-from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
+from stillme.mitigation.arms import NEEDS_FEATURES, PairedArms, instruction
+from stillme.mitigation.features import Extractor, FeaturePrompt, NoFeaturePrompt
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
 """Quantities that known-answer editors know in advance."""
@@ -252,7 +249,7 @@ class Audit:
     def expected_place(self, request: Request) -> int:
         """Role requests: whether the first or second person has the gender that the stereotype expects; else 0."""
         section = self.config.roles
-        return roles.expected_place(request.prompt, request.portraits, section) if section else 0
+        return expected_place(request.prompt, request.portraits, section) if section else 0
 
     def cells(self, named: NamedEditor) -> Iterator[Cell]:
         """Which portraits are edited with which prompt under which arm, before instructions and seeds."""

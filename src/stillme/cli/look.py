@@ -82,12 +82,12 @@ def schema(what: str) -> None:
     audit.toml, `#:schema audit.schema.json`.
     """
     if what == "study":
-        from stillme.audit.schemas import schema_of
+        from stillme.audit.config import schema_of
         from stillme.study.config import StudyConfig
 
         print_json(schema_of(StudyConfig, "study.toml of stillme"))
     else:
-        from stillme.audit.schemas import audit_schema
+        from stillme.audit.config import audit_schema
 
         print_json(audit_schema())
 

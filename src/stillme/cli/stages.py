@@ -1,4 +1,4 @@
-"""Commands that work: run, and report alone."""
+"""Commands that make a run and show it: run, report, serve, merge."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stillme.api.pipeline import Name, RunOptions, RunResult
     from stillme.core.types import Redaction
     from stillme.work.shards import Shard
+
 
 _EXIT_RETRY = 3
 
@@ -180,3 +181,58 @@ def _next(stages: tuple[Name, ...], summary: RunResult) -> tuple[str, ...]:
         return "run", *_only(stages)
     follows: Mapping[Name, Name] = {"edit": "judge", "judge": "estimate"}
     return ("run", "--only", follows[last]) if last in follows else ("report",)
+
+
+@click.command()
+@audit_argument
+@out_option
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; by default this machine only."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8777, show_default=True, help="0 takes any free one.")
+@click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
+@json_option
+def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, as_json: bool) -> None:
+    """Show the report in a browser while the run is in progress.
+
+    Ctrl-C ends it. The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run
+    is never disturbed. Only this machine can connect. With another --host, that network can see the portraits.
+    """
+    from stillme.report.server import Served
+    from stillme.report.server import serve as serve_report
+    from stillme.web.hosts import is_loopback
+
+    def ready(address: str) -> None:
+        if as_json:
+            print_json({"address": address})
+        else:
+            echo(f"{address}  (Ctrl-C ends it)")
+        if not is_loopback(host) and redact is None:
+            echo(f"Anyone who can reach {host} sees the portraits; --redact blur hides them.", err=True)
+
+    serve_report(Served(path=audit, out=out, redact=redact or "none", host=host, port=port), ready)
+
+
+@click.command()
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--into", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run to add to.")
+@json_option
+def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
+    """Add the rows and pictures of RUNS to one run.
+
+    RUNS are shards of one audit, or other runs of it.
+
+    Rows are added by key and never changed; the same merge twice adds nothing. Where two runs have
+    different results for the same work, the first counts, the other is named, and the exit code is 1.
+    Runs of different audits are refused.
+    """
+    from stillme.runs.store import merging
+
+    merged = merging.merge(runs, into)
+    if as_json:
+        print_json(merging.as_json(merged, into))
+    else:
+        echo(merging.as_text(merged, into))
+        print_next("run", into, "--only", "estimate")
+    if merged.conflicts or merged.lost:
+        sys.exit(1)

@@ -16,13 +16,10 @@ import numpy as np
 
 from stillme.audit.loading import FILE
 from stillme.core.errors import Problem, StillmeError, did_you_mean
-from stillme.findings.exchange.audit_run import append_rows
-from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable
-from stillme.findings.exchange.matching import RunEdits
-from stillme.findings.exchange.new_edits import STATES, NewEdits, is_papers
-from stillme.findings.exchange.row_run import RunOfRows, imported_as
+from stillme.findings.exchange.audit_run import RunEdits, append_rows
+from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
+from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
 from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
-from stillme.findings.exchange.table_files import columns_of, read
 from stillme.runs import Run, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt

@@ -13,8 +13,14 @@ from stillme.audit import Audit
 from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
 from stillme.estimates import numbers
-from stillme.findings.plan.analysis import PowerAnalysis
-from stillme.findings.plan.answers import Alternative, DetectableGap, RatingsNeeded, Requirement, RoleDeviation
+from stillme.findings.plan.analysis import (
+    Alternative,
+    DetectableGap,
+    PowerAnalysis,
+    RatingsNeeded,
+    Requirement,
+    RoleDeviation,
+)
 from stillme.findings.plan.assumptions import Assumptions, EarlierRuns, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
