@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -210,24 +210,14 @@ def import_() -> None:
 def rows(
     file: Path,
     into: Path,
-    groups: tuple[str, ...],
-    people: tuple[str, ...],
-    instruments: tuple[str, ...],
-    models: tuple[str, ...],
-    reference: tuple[str, ...],
-    rule: str | None,
-    primary: str,
-    paper: tuple[str, ...],
-    race_cut: int | None,
     names: tuple[str, ...],
     fixed: tuple[str, ...],
     where: tuple[str, ...],
     ignored: tuple[str, ...],
-    title: str,
-    confidence: float | None,
     wait: float,
     out: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     r"""Import scores made elsewhere: as a run without an audit, or for the edits of an audit.
 
@@ -250,25 +240,13 @@ def rows(
     """
     from stillme.findings.exchange import RowsAsked, import_rows
 
-    asked = RowsAsked(
-        groups=tuple(dict.fromkeys(groups)),
-        people=people,
-        instruments=instruments,
-        models=models,
-        reference=pairs_of("--reference", reference),
-        title=title,
-        confidence=confidence,
-        rule=rule or "",
-        primary=primary,
-        paper=pairs_of("--paper", paper),
-        race_cut=race_cut,
-    )
+    asked |= {name: pairs_of(f"--{name}", asked[name]) for name in ("reference", "paper")}
     mapping = _mapping(names, fixed, where, ignored)
 
     def watch(done: int) -> None:
         echo(f"{done:,} rows read", err=True)
 
-    summary = import_rows(file, into, asked, mapping, out=out, wait=wait, watch=watch)
+    summary = import_rows(file, into, RowsAsked(**asked), mapping, out=out, wait=wait, watch=watch)
     if as_json:
         print_json(summary.as_json())
     else:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,6 +42,7 @@ def _stage_options(command: Command) -> Command:
 @click.option("--only", type=click.Choice(["edit", "judge", "estimate"]), help="Do this stage alone.")
 @click.option(
     "--retry-failed",
+    "only_failed",
     is_flag=True,
     help="Do only what failed before. Without it, failures are tried again after everything else.",
 )
@@ -49,7 +50,9 @@ def _stage_options(command: Command) -> Command:
 @click.option(
     "--allow-unknown-cost", is_flag=True, help="Run even if a price is unknown. The budget cannot be enforced."
 )
-@click.option("--allow-remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money.")
+@click.option(
+    "--allow-remake", "remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -61,20 +64,7 @@ def _stage_options(command: Command) -> Command:
     metavar="I/N",
     help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
 )
-def run(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    allow_changes: bool,
-    as_json: bool,
-    only: Name | None,
-    retry_failed: bool,
-    allow_failures: bool,
-    allow_unknown_cost: bool,
-    allow_remake: bool,
-    limit: int | None,
-    shard: str | None,
-) -> None:
+def run(audit: Path, as_json: bool, only: Name | None, shard: str | None, **options: Any) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
     AUDIT is a folder with an audit.toml, or the file; by default the current folder. Finished work is not
@@ -84,19 +74,8 @@ def run(
     from stillme.work.options import RunOptions
     from stillme.work.shards import parse_shard
 
-    options = RunOptions(
-        out=out,
-        wait=wait,
-        allow_changes=allow_changes,
-        only_failed=retry_failed,
-        allow_failures=allow_failures,
-        allow_unknown_cost=allow_unknown_cost,
-        remake=allow_remake,
-        limit=limit,
-        shard=parse_shard(shard) if shard else None,
-    )
     stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
-    _work(audit, stages, options, as_json)
+    _work(audit, stages, RunOptions(shard=parse_shard(shard) if shard else None, **options), as_json)
 
 
 @click.command()
@@ -107,23 +86,14 @@ def run(
     help="Blur portraits, or omit them. Links to pictures are removed too.",
 )
 @click.option("--judge", default="", help="Whose scores the first screen and the drawings show, such as people.")
-def report(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    allow_changes: bool,
-    as_json: bool,
-    redact: Redaction | None,
-    judge: str,
-) -> None:
+def report(audit: Path, as_json: bool, redact: Redaction | None, **options: Any) -> None:
     """Write report.html: one self-contained page.
 
     It needs no network, shows the worst edits first, and links every number to its rows.
     """
     from stillme.work.options import RunOptions
 
-    options = RunOptions(out=out, wait=wait, allow_changes=allow_changes, redact=redact or "none", judge=judge)
-    _work(audit, ("report",), options, as_json)
+    _work(audit, ("report",), RunOptions(redact=redact or "none", **options), as_json)
 
 
 def _work(audit: Path, stages: tuple[Name, ...], options: RunOptions, as_json: bool) -> None:

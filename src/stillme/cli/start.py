@@ -5,16 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from stillme.cli.options import audit_argument, command_line, json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
-
-if TYPE_CHECKING:
-    from stillme.audit.experiments import Cases, Experiment
 
 
 @click.command()
@@ -55,17 +52,7 @@ if TYPE_CHECKING:
     "--plugin", metavar="NAME", help="A package with an editor and a judge of this name instead, to change and install."
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-def new(
-    folder: Path,
-    title: str,
-    experiment: Experiment | None,
-    like: str | None,
-    portraits: Path | None,
-    run: Path | None,
-    cases: Cases,
-    plugin: str | None,
-    force: bool,
-) -> None:
+def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wanted: Any) -> None:
     """Write a small, commented audit.toml into DIR.
 
     It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
@@ -73,7 +60,7 @@ def new(
     with and without a feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
     """
     if plugin is not None:
-        if experiment or like or portraits or run or title:
+        if like or any(wanted[name] for name in ("experiment", "portraits", "run", "title")):
             raise click.UsageError("--plugin writes no audit; leave the other options out.")
         from stillme.plugins.package import write_package
 
@@ -82,12 +69,9 @@ def new(
         return
     from stillme.findings.plan.starting import Start, start
 
-    wanted = Start(
-        title=title, experiment=experiment, as_paper=like == "paper", portraits=portraits, run=run, cases=cases
-    )
-    for sentence in start(folder, wanted, force=force):
+    for sentence in start(folder, Start(as_paper=like == "paper", **wanted), force=force):
         echo(sentence)
-    print_next("plan" if experiment else "run", folder)
+    print_next("plan" if wanted["experiment"] else "run", folder)
 
 
 @click.command()
@@ -146,21 +130,7 @@ def demo(out: Path, as_json: bool) -> None:
     help="Also write every request that an editor `folder` must find: source, instruction, seed, file name.",
 )
 @json_option
-def plan(
-    audit: Path,
-    detect: float | None,
-    rates: tuple[float, ...],
-    icc: float | None,
-    portrait_sd: float | None,
-    sd: float | None,
-    power: float,
-    like: Path | None,
-    quantity: str,
-    seconds: tuple[str, ...],
-    gpu_dollars: float | None,
-    requests_file: Path | None,
-    as_json: bool,
-) -> None:
+def plan(audit: Path, seconds: tuple[str, ...], requests_file: Path | None, as_json: bool, **options: Any) -> None:
     r"""Show what a run will take: edits, dollars, GPU hours, precision.
 
     It counts judge calls too, and computes the smallest gap between groups that the audit can detect.
@@ -176,19 +146,7 @@ def plan(
     """
     from stillme.findings.plan import PlanOptions, plan_audit, write_requests
 
-    options = PlanOptions(
-        detect=detect,
-        rates=rates,
-        icc=icc,
-        portrait_sd=portrait_sd,
-        sd=sd,
-        power=power,
-        like=like,
-        quantity=quantity,
-        seconds=_seconds(seconds),
-        gpu_dollars=gpu_dollars,
-    )
-    planned = plan_audit(audit, options)
+    planned = plan_audit(audit, PlanOptions(seconds=_seconds(seconds), **options))
     requests = write_requests(audit, requests_file) if requests_file else None
     if as_json:
         print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))

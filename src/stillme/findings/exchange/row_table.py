@@ -42,7 +42,7 @@ class RowsAsked:
     reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     title: str = ""
     confidence: float | None = None
-    rule: str = ""
+    rule: str | None = None
     """How models are combined."""
     primary: str = ""
     """The model that decides where two are more than a point apart, under the paper's rule."""
