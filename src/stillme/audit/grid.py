@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from stillme.audit.config import RolesSection
-from stillme.audit.design import Design
+from stillme.audit.design import Design, RolesRecord
 from stillme.core.errors import StillmeError
 from stillme.core.files import write_csv
 from stillme.core.types import Arm, Portrait, Prompt, digest
@@ -26,75 +26,6 @@ NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="no
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""
 
 Cell = tuple[tuple[Portrait, ...], Arm, Prompt]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Portraits, prompts and arms, and what of their product is asked."""
-
-    portraits: Sequence[Portrait]
-    prompts: Sequence[Prompt]
-    """Those of one person."""
-    arms: Sequence[Arm]
-    sample: Sample | None = None
-    """The cells that are run; None for all."""
-    casts: Sequence[Cast] = ()
-    """Role prompts with their people."""
-
-    def cells(self, editor: str) -> Iterator[Cell]:
-        """What one editor is asked, portrait by portrait, before instructions and seeds."""
-        for portrait in self.portraits:
-            subjects = list(self._subjects(editor, portrait))
-            for arm in self.arms if subjects else ():
-                asked = [((portrait,), NOOP)] if arm is Arm.NOOP else subjects
-                yield from ((portraits, arm, prompt) for portraits, prompt in asked)
-
-    def _subjects(self, editor: str, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
-        """Who is edited with which prompt, of all requests that begin with this portrait."""
-        for prompt in self.prompts:
-            if self.sample is None or self.sample.holds(editor, first, prompt):
-                yield (first,), prompt
-        yield from ((role.portraits, role.prompt) for role in self._casts_by_first.get(first.id, ()))
-
-    @cached_property
-    def _casts_by_first(self) -> Mapping[str, Sequence[Cast]]:
-        casts: dict[str, list[Cast]] = {}
-        for role in self.casts:
-            casts.setdefault(role.portraits[0].id, []).append(role)
-        return casts
-
-
-def grid_of(design: Design, chosen: Sample) -> Grid:
-    """The grid that a recorded design asks for; `chosen` are the cells of a run whose sample was a file of cells."""
-    section = design.resolved.get("roles")
-    acting = RolesSection.model_validate(section) if section else None
-    alone = [prompt for prompt in design.prompts if not (acting and prompt.target)]
-    return Grid(
-        portraits=design.portraits,
-        prompts=alone,
-        arms=design.arms,
-        sample=_sample(design, alone, chosen),
-        casts=tuple(_casts(design, acting)) if acting else (),
-    )
-
-
-def _sample(design: Design, prompts: Sequence[Prompt], chosen: Sample) -> Sample | None:
-    section = design.resolved.get("sample")
-    if not section:
-        return None
-    if section.get("hash") is not None:
-        if chosen.hash != section["hash"]:
-            raise ValueError("the requests are not the cells that the design names")
-        return chosen
-    names = [editor.name for editor in design.editors]
-    size, seed = section["size"], section.get("seed", 0)
-    return draw(design.portraits, prompts, names, factors=design.factors, size=size, seed=seed)
-
-
-def _casts(design: Design, section: RolesSection) -> Iterator[Cast]:
-    paired = couples(design.portraits, section, design.factors)
-    if paired:
-        yield from casts([prompt for prompt in design.prompts if prompt.target], paired, section)
 
 
 CellNames = tuple[str, str, str]
@@ -261,10 +192,79 @@ def sentence_of(prompt: Prompt) -> str:
     return prompt.id.removesuffix(f"-{prompt.pronoun}") if prompt.pronoun else prompt.id
 
 
-def expected_place(prompt: Prompt, portraits: Sequence[Portrait], section: RolesSection) -> int:
+def expected_place(prompt: Prompt, portraits: Sequence[Portrait], section: RolesSection | RolesRecord) -> int:
     """Of two people, whether the first (1) or the second (2) has the gender that the stereotype expects; else 0."""
     if len(portraits) != 2 or prompt.stereotype is None:
         return 0
     wanted = section.male if prompt.stereotype == "male" else section.female
     fits = [portrait.attributes.get(section.gender) == wanted for portrait in portraits]
     return fits.index(True) + 1 if sum(fits) == 1 else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditGrid:
+    """Portraits, prompts and arms, and what of their product is asked."""
+
+    portraits: Sequence[Portrait]
+    prompts: Sequence[Prompt]
+    """Those of one person."""
+    arms: Sequence[Arm]
+    sample: Sample | None = None
+    """The cells that are run; None for all."""
+    casts: Sequence[Cast] = ()
+    """Role prompts with their people."""
+
+    def cells(self, editor: str) -> Iterator[Cell]:
+        """What one editor is asked, portrait by portrait, before instructions and seeds."""
+        for portrait in self.portraits:
+            subjects = list(self._subjects(editor, portrait))
+            for arm in self.arms if subjects else ():
+                asked = [((portrait,), NOOP)] if arm is Arm.NOOP else subjects
+                yield from ((portraits, arm, prompt) for portraits, prompt in asked)
+
+    def _subjects(self, editor: str, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
+        """Who is edited with which prompt, of all requests that begin with this portrait."""
+        for prompt in self.prompts:
+            if self.sample is None or self.sample.holds(editor, first, prompt):
+                yield (first,), prompt
+        yield from ((role.portraits, role.prompt) for role in self._casts_by_first.get(first.id, ()))
+
+    @cached_property
+    def _casts_by_first(self) -> Mapping[str, Sequence[Cast]]:
+        casts: dict[str, list[Cast]] = {}
+        for role in self.casts:
+            casts.setdefault(role.portraits[0].id, []).append(role)
+        return casts
+
+
+def grid_of(design: Design, chosen: Sample) -> AuditGrid:
+    """The grid that a recorded design asks for; `chosen` are the cells of a run whose sample was a file of cells."""
+    section = design.resolved.get("roles")
+    acting = RolesSection.model_validate(section) if section else None
+    alone = [prompt for prompt in design.prompts if not (acting and prompt.target)]
+    return AuditGrid(
+        portraits=design.portraits,
+        prompts=alone,
+        arms=design.arms,
+        sample=_sample(design, alone, chosen),
+        casts=tuple(_casts(design, acting)) if acting else (),
+    )
+
+
+def _sample(design: Design, prompts: Sequence[Prompt], chosen: Sample) -> Sample | None:
+    section = design.resolved.get("sample")
+    if not section:
+        return None
+    if section.get("hash") is not None:
+        if chosen.hash != section["hash"]:
+            raise ValueError("the requests are not the cells that the design names")
+        return chosen
+    names = [editor.name for editor in design.editors]
+    size, seed = section["size"], section.get("seed", 0)
+    return draw(design.portraits, prompts, names, factors=design.factors, size=size, seed=seed)
+
+
+def _casts(design: Design, section: RolesSection) -> Iterator[Cast]:
+    paired = couples(design.portraits, section, design.factors)
+    if paired:
+        yield from casts([prompt for prompt in design.prompts if prompt.target], paired, section)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from stillme.core.capabilities import Needs
 from stillme.core.types import Failed, ImageFile, Json, Spec, digest
@@ -88,35 +88,26 @@ class Unusable:
 Extraction = Described | Declined | Unusable | Failed
 
 
-class Extractor(Protocol):
+class Extractor:
     """Describes the person in an image. Failures are values, not exceptions."""
 
-    @property
-    def spec(self) -> Spec:
-        """The extractor, and every setting that can change its words."""
-        ...
-
-    @property
-    def needs(self) -> Needs:
-        """What the machine must have."""
-        ...
-
-    @property
-    def concurrency(self) -> int:
-        """Images that may be described at once."""
-        ...
+    spec: Spec
+    """The extractor, and every setting that can change its words."""
+    needs = Needs()
+    """What the machine must have."""
+    concurrency = 1
+    """Images that may be described at once."""
 
     def problems(self) -> Iterator[str]:
         """What would go wrong, one sentence per problem, before the first image."""
-        ...
+        yield from ()
 
     def extract(self, image: ImageFile) -> Extraction:
         """Describe one image, in at most two attempts."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close connections."""
-        ...
 
 
 def extraction_key(image: ImageFile, extractor: Spec) -> str:

@@ -15,7 +15,7 @@ from stillme.core import rubric
 from stillme.core.errors import Invalid, Problem, StillmeError, did_you_mean
 from stillme.core.files import whole
 from stillme.core.types import Arm
-from stillme.findings.exchange.columns import EDIT_COLUMNS, InvalidJudgements, Layout, Row, Unreadable
+from stillme.findings.exchange.columns import EDIT_COLUMNS, FileRow, InvalidJudgements, Layout, Unreadable
 from stillme.findings.exchange.row_table import RatedEdit, RowsAsked, RowTable, new_assessments, provenance_of
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.runs import Run
@@ -136,7 +136,7 @@ class RunEdits:
         """The number of an edit."""
         return self._by_key.get(key)
 
-    def find(self, row: Row, arm: str, *, has_scores: bool) -> int:
+    def find(self, row: FileRow, arm: str, *, has_scores: bool) -> int:
         """The edit of a row, by its key or by what was requested."""
         del has_scores
         which = {name: value for name in EDIT_COLUMNS if (value := self._layout.cell(row, name))}

@@ -91,7 +91,7 @@ class Layout:
                 "where a row has the scores of two arms."
             )
 
-    def selects(self, row: Row) -> bool:
+    def selects(self, row: FileRow) -> bool:
         """Whether `where` and `unless` keep the row."""
         wanted, unwanted = self._mapping.where, self._mapping.unless
         return all(row.cells.get(name, "") in values for name, values in wanted.items()) and not any(
@@ -166,12 +166,12 @@ class Layout:
         """What holds for every row and is in no column."""
         return self._mapping.fixed
 
-    def cell(self, row: Row, ours: str) -> str:
+    def cell(self, row: FileRow, ours: str) -> str:
         """What a row says under one of our names; empty where it says nothing."""
         column = self._column(ours)
         return (row.cells.get(column, "") if column else "") or self._mapping.fixed.get(ours, "")
 
-    def parts(self, row: Row) -> Iterator[tuple[str, Mapping[str, Rating]]]:
+    def parts(self, row: FileRow) -> Iterator[tuple[str, Mapping[str, Rating]]]:
         """What a row says of each arm: the arm, empty where the row names it, and ratings by axis."""
         if self._long:
             has_score = self.cell(row, "score") or self.cell(row, "outcome")
@@ -182,7 +182,7 @@ class Layout:
             if scores or len(self._axis_columns) == 1:
                 yield arm, {axis: _rating(self._axes[axis], score, "", "") for axis, score in scores.items()}
 
-    def _long_rating(self, row: Row) -> tuple[str, Rating]:
+    def _long_rating(self, row: FileRow) -> tuple[str, Rating]:
         word = self.cell(row, "axis")
         axis = self._axis_by_word.get(word)
         if axis is None:
@@ -221,7 +221,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row as text; an absent value is an empty string."""
 
     place: str
@@ -239,12 +239,12 @@ def columns_of(path: Path) -> list[str]:
     return list(dict.fromkeys(name for row in _safely(path) for name in row.cells))
 
 
-def read(path: Path) -> Iterator[Row]:
+def read(path: Path) -> Iterator[FileRow]:
     """All rows of a file, by its ending, one at a time."""
     return _safely(path)
 
 
-def _safely(path: Path) -> Iterator[Row]:
+def _safely(path: Path) -> Iterator[FileRow]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .json, .jsonl or .parquet file.")
@@ -256,7 +256,7 @@ def _safely(path: Path) -> Iterator[Row]:
         raise StillmeError(f"{path} is not UTF-8; save it as UTF-8.") from None
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         columns = list(reader.fieldnames or ())
@@ -267,12 +267,12 @@ def _csv(path: Path) -> Iterator[Row]:
                 place = f"line {reader.line_num}"
                 if None in entry or None in entry.values():
                     raise StillmeError(f"{path}, {place}: has more or fewer cells than the header, {len(columns)}.")
-                yield Row(place, {name: cell.strip() for name, cell in entry.items()})
+                yield FileRow(place, {name: cell.strip() for name, cell in entry.items()})
         except csv.Error as error:
             raise StillmeError(f"{path}, line {reader.line_num}: is not CSV ({error}).") from None
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
+def _json_lines(path: Path) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
@@ -284,7 +284,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
             yield _json_row(path, f"line {number}", entry)
 
 
-def _json(path: Path) -> Iterator[Row]:
+def _json(path: Path) -> Iterator[FileRow]:
     """An array of objects."""
     try:
         entries = json.loads(path.read_text("utf-8-sig"))
@@ -297,13 +297,13 @@ def _json(path: Path) -> Iterator[Row]:
         yield _json_row(path, f"row {number}", entry)
 
 
-def _json_row(path: Path, place: str, entry: Any) -> Row:
+def _json_row(path: Path, place: str, entry: Any) -> FileRow:
     if not isinstance(entry, dict):
         raise StillmeError(f"{path}, {place}: is not a JSON object.")
-    return Row(place, {name: _text(value) for name, value in cast("dict[str, Any]", entry).items()})
+    return FileRow(place, {name: _text(value) for name, value in cast("dict[str, Any]", entry).items()})
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[FileRow]:
     if find_spec("pyarrow") is None:
         raise MissingExtra(f'{path} needs pyarrow, which is not installed: run `pip install "stillme[parquet]"`.')
     import pyarrow.parquet as parquet
@@ -316,7 +316,7 @@ def _parquet(path: Path) -> Iterator[Row]:
     for batch in file.iter_batches(batch_size=5_000):
         for entry in cast("list[dict[str, Any]]", batch.to_pylist()):
             number += 1
-            yield Row(f"row {number}", {name: _text(value) for name, value in entry.items()})
+            yield FileRow(f"row {number}", {name: _text(value) for name, value in entry.items()})
 
 
 def _text(value: Any) -> str:
@@ -328,7 +328,7 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-_READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+_READERS: Mapping[str, Callable[[Path], Iterator[FileRow]]] = {
     ".csv": _csv,
     ".json": _json,
     ".jsonl": _json_lines,

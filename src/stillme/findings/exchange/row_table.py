@@ -18,7 +18,7 @@ from stillme.core import rubric
 from stillme.core.errors import Problem
 from stillme.core.files import sha256_of
 from stillme.core.types import Abstained, Assessment, Failed, Rated, Rating, digest
-from stillme.findings.exchange.columns import Layout, Row, Unreadable
+from stillme.findings.exchange.columns import FileRow, Layout, Unreadable
 from stillme.runs.store import AssessmentRow, Store
 
 Kind = Literal["model", "instrument", "person"]
@@ -64,7 +64,7 @@ class RowsAsked:
 class RatedEdits(Protocol):
     """The edits that rows are about: those of a run, or new ones."""
 
-    def find(self, row: Row, arm: str, *, has_scores: bool) -> int | None:
+    def find(self, row: FileRow, arm: str, *, has_scores: bool) -> int | None:
         """The number of the edit; None for one without a picture. Raises `Unreadable` with what is wrong."""
         ...
 
@@ -110,7 +110,7 @@ class RowTable:
     def _judge_of(self, entry: int) -> str:
         return list(self.judges)[self.by[entry]]
 
-    def add(self, row: Row) -> None:
+    def add(self, row: FileRow) -> None:
         """Take a row in, or raise `Unreadable`."""
         for arm, ratings in self._layout.parts(row):
             edit = self._found.find(row, arm, has_scores=bool(ratings))
@@ -120,7 +120,7 @@ class RowTable:
                 raise Unreadable("no score at all; remove the row")
             self._rate(row, edit, ratings)
 
-    def _rate(self, row: Row, edit: int, ratings: Mapping[str, Rating]) -> None:
+    def _rate(self, row: FileRow, edit: int, ratings: Mapping[str, Rating]) -> None:
         judge = self._layout.cell(row, "judge") or JUDGE
         axes = self.judges.setdefault(judge, set())
         code = list(self.judges).index(judge)
@@ -149,7 +149,7 @@ class RowTable:
             self.outcome.append(_outcome(rating))
             self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
 
-    def _epoch(self, row: Row, judge: str, edit: int) -> int:
+    def _epoch(self, row: FileRow, judge: str, edit: int) -> int:
         """Which of the answers about an edit this is: by its number, or by its rater's place among the raters."""
         rater, epoch = pseudonym(self._layout.cell(row, "rater")), self._layout.cell(row, "epoch")
         if epoch and not epoch.isdecimal():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,8 @@ class RowsSummary:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        names = ("edits", "refused", "failed", "scores", "abstained", "new", "portraits", "has_states", "left_out")
-        return {name: getattr(self, name) for name in (*names, "already")} | {
-            "file": str(self.file),
-            "into": str(self.into),
-            "editors": list(self.editors),
-            "judges": list(self.judges),
-            "declared": list(self.declared),
-            "unread_columns": list(self.unread),
-            "notes": list(self.notes),
-        }
+        told = {**asdict(self), "file": str(self.file), "into": str(self.into)}
+        return {"unread_columns" if name == "unread" else name: value for name, value in told.items()}
 
     def as_text(self) -> str:
         """For the terminal."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -108,14 +108,14 @@ class Assumptions:
         }
 
 
-def assume(options: PlanOptions, earlier: EarlierRuns, runs: Sequence[Path] = ()) -> Assumptions:
+def assume(options: PlanOptions, opened: Callable[[Path], Run], runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
     Dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were made on this
     machine; seconds only of those made on this machine.
     """
     if options.like is not None:
-        return _from_run(earlier.at(options.like), options.like, options)
+        return _from_run(opened(folder_of(options.like)), options.like, options)
     seconds: dict[str, float] = {}
     dollars: dict[str, float] = {}
     timed: dict[str, str] = {}
@@ -218,24 +218,3 @@ def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
         for key, took, cost in store.averages(work):
             seconds[key], dollars[key] = took, cost
     return seconds, dollars
-
-
-class EarlierRuns:
-    """Opens runs when they are first asked for, and closes them all at the end."""
-
-    def __init__(self) -> None:
-        self._open: dict[Path, Run] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def at(self, path: Path) -> Run:
-        """The run of a folder or an audit.toml."""
-        folder = folder_of(path).resolve()
-        if folder not in self._open:
-            self._open[folder] = self._stack.enter_context(Run.open(folder_of(path)))
-        return self._open[folder]

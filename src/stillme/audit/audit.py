@@ -22,7 +22,7 @@ from stillme.audit.design import (
     RolesRecord,
     configuration_hash,
 )
-from stillme.audit.grid import NOOP, Cast, Cell, Grid, Sample, expected_place
+from stillme.audit.grid import NOOP, AuditGrid, Cast, Cell, Sample, expected_place
 from stillme.core.protocols import Editor, Judge, ValidityCard
 from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
@@ -256,8 +256,8 @@ class Audit:
         return self._grid.cells(named.name)
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(
+    def _grid(self) -> AuditGrid:
+        return AuditGrid(
             portraits=self.portraits,
             prompts=[prompt for prompt in self.prompts if not (self.config.roles and prompt.target)],
             arms=self.config.arms,
@@ -291,7 +291,7 @@ class Audit:
     def design(self, calibrations: Mapping[str, Mapping[str, Json]] | None = None) -> Design:
         """The audit written down, with what is known of its judges' calibration."""
         known = calibrations or {}
-        estimates, roles = self.config.estimates, self.config.roles
+        roles = self.config.roles
         return Design(
             title=self.config.title,
             hash=self.hash,
@@ -308,11 +308,7 @@ class Audit:
             readers=tuple(named.record() for named in self.readers),
             analysis=Analysis(
                 factors=self.factors,
-                reference=dict(estimates.reference),
-                confidence=estimates.confidence,
-                smallest_effects=dict(estimates.smallest_effects),
-                prompts=estimates.prompts,
-                race_cut=estimates.race_cut,
+                **self.config.estimates.model_dump(exclude={"factors"}),
                 rule=self.config.ensemble.rule,
                 combined=self.ensemble,
             ),
