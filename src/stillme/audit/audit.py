@@ -108,10 +108,6 @@ def reads_features(editor: Editor, arm: Arm) -> bool:
     return arm in NEEDS_FEATURES and editor.capabilities.reads_instruction
 
 
-def _nobody() -> Mapping[str, FeaturePrompt | NoFeaturePrompt]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """Everything a run needs, resolved."""
@@ -135,7 +131,9 @@ class Audit:
     """What describes the portraits; empty if no arm needs it."""
     readers: tuple[NamedJudge, ...] = ()
     """Who says what single pictures show."""
-    features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(default_factory=_nobody)
+    features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(
+        default_factory=dict[str, FeaturePrompt | NoFeaturePrompt]
+    )
     """By portrait: the feature prompt, or why there is none; those not described yet are absent."""
 
     def requests(self, named: NamedEditor) -> Iterator[Request]:
@@ -154,7 +152,7 @@ class Audit:
 
     def requests_by_portrait(self) -> Iterator[Request]:
         """All requests to all editors, portrait by portrait, so that a judge can share work on one source."""
-        streams = [itertools.groupby(self.requests(named), _first_portrait) for named in self.editors]
+        streams = [itertools.groupby(self.requests(named), lambda r: r.portraits[0].id) for named in self.editors]
         waiting = [next(stream, None) for stream in streams]
         for portrait in self.portraits:
             for place, stream in enumerate(streams):
@@ -398,10 +396,6 @@ class Audit:
 
 def _named_spec(name: str, spec: Spec) -> dict[str, Json]:
     return {"name": name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
-
-
-def _first_portrait(request: Request) -> str:
-    return request.portraits[0].id
 
 
 def _summary(plugin: object) -> str:

@@ -135,9 +135,9 @@ class Analysis:
 
     factors: tuple[str, ...] = ()
     """The attributes whose groups are compared."""
-    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    reference: Mapping[str, str] = field(default_factory=dict[str, str])
     confidence: float = 0.95
-    smallest_effects: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    smallest_effects: Mapping[str, float] = field(default_factory=dict[str, float])
     """The audit's own, where they differ from the rubric's."""
     prompts: Literal["fixed", "sample"] = "fixed"
     race_cut: int | None = None

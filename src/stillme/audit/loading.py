@@ -88,9 +88,9 @@ class Given:
 
     portraits: tuple[Portrait, ...] | None = None
     prompts: tuple[Prompt, ...] | None = None
-    editors: dict[str, Editor] = field(default_factory=lambda: dict[str, Editor]())
+    editors: dict[str, Editor] = field(default_factory=dict[str, Editor])
     """By the name in the audit."""
-    judges: dict[str, Judge] = field(default_factory=lambda: dict[str, Judge]())
+    judges: dict[str, Judge] = field(default_factory=dict[str, Judge])
 
 
 def load_given(file: Path, data: Mapping[str, Any], given: Given, *, out: Path) -> Audit:

@@ -49,10 +49,6 @@ class Features:
         return lint(self.sentence)
 
 
-def _nothing() -> Mapping[str, Json]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """A description that names no demographic group."""
@@ -60,7 +56,7 @@ class Described:
     features: Features
     raw: str | None = None
     """The raw answers, including a rejected first one."""
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The settings that really applied, or the measurements behind the words."""
     cost: float = 0.0
 
@@ -71,7 +67,7 @@ class Declined:
 
     reason: str
     raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     cost: float = 0.0
 
 
@@ -81,7 +77,7 @@ class Unusable:
 
     problem: str
     raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     cost: float = 0.0
 
 

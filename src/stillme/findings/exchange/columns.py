@@ -41,28 +41,20 @@ class InvalidJudgements(Invalid):
     shown = 10
 
 
-def _no_names() -> Mapping[str, str]:
-    return {}
-
-
-def _no_values() -> Mapping[str, tuple[str, ...]]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
     """What the user says about the file's columns."""
 
-    names: Mapping[str, str] = field(default_factory=_no_names)
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our name to the file's: a column, or in a file with one row per axis the word for an axis.
 
     `feature.race_change` is the column of that axis for the arm `feature`, in a file with both arms in one row.
     """
-    fixed: Mapping[str, str] = field(default_factory=_no_names)
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Values that hold for every row and are in no column."""
-    where: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The file's column to the values, one of which rows must have there; other rows are left out."""
-    unless: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    unless: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The file's column to the values that rows must not have there."""
     ignored: tuple[str, ...] = ()
     """The file's columns that are not read, although their names are close to known ones."""
@@ -232,19 +224,15 @@ class FileRow:
 def columns_of(path: Path) -> list[str]:
     """Every column that any row of a file has, in the order of appearance."""
     if path.suffix.lower() == ".csv":
-        first = next(_safely(path), None)
+        first = next(read(path), None)
         if first is None:
             raise StillmeError(f"{path} has no rows.")
         return list(first.cells)
-    return list(dict.fromkeys(name for row in _safely(path) for name in row.cells))
+    return list(dict.fromkeys(name for row in read(path) for name in row.cells))
 
 
 def read(path: Path) -> Iterator[FileRow]:
     """All rows of a file, by its ending, one at a time."""
-    return _safely(path)
-
-
-def _safely(path: Path) -> Iterator[FileRow]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .json, .jsonl or .parquet file.")

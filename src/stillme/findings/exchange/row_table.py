@@ -39,14 +39,14 @@ class RowsAsked:
     """The judges that measure."""
     models: tuple[str, ...] = ()
     """The judges that are models: all others too, but an audit takes only judges whose kind is said."""
-    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    reference: Mapping[str, str] = field(default_factory=dict[str, str])
     title: str = ""
     confidence: float | None = None
     rule: str | None = None
     """How models are combined."""
     primary: str = ""
     """The model that decides where two are more than a point apart, under the paper's rule."""
-    paper: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    paper: Mapping[str, str] = field(default_factory=dict[str, str])
     """Editor to the paper's editor that it is, such as `flux2-dev`."""
     race_cut: int | None = None
     """From which score on the paper's Tables 19 and 20 count a race as changed."""

@@ -25,10 +25,6 @@ from stillme.runs.store import Store
 from stillme.work.changes import adopt
 
 
-def _no_watch(_rows: int) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsSummary:
     """What became of the rows."""
@@ -89,14 +85,15 @@ def import_rows(
     *,
     out: Path | None = None,
     wait: float = 0.0,
-    watch: Callable[[int], None] = _no_watch,
+    watch: Callable[[int], None] = lambda _: None,
 ) -> RowsSummary:
     """Import the rows of `file` into the run or audit `into`: all of them, or none.
 
     Where there is no run, and no audit.toml, a run is made of the rows.
     """
     reading = _Reading(file, asked, mapping, watch)
-    folder = out or (folder_of(into) if into.exists() and not _is_empty(into) else into)
+    is_new = not into.exists() or (into.is_dir() and not any(into.iterdir()))
+    folder = out or (into if is_new else folder_of(into))
     if not Store.exists(folder):
         if (folder / FILE).is_file():
             raise StillmeError(f"{folder} has no run yet. `stillme run {folder} --only edit` makes the edits to rate.")
@@ -111,10 +108,6 @@ def import_rows(
         # A judge that was just added to audit.toml is known from here on.
         adopt(folder, store)
         return _into_audit(reading, store, Run(store))
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
 
 
 class _Reading:

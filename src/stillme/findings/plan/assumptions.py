@@ -32,10 +32,6 @@ SD = 1.0
 _BASELINE = "baseline"
 
 
-def _no_numbers() -> Mapping[str, float]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """What the user asks for, and the defaults that they override."""
@@ -50,7 +46,7 @@ class PlanOptions:
     like: Path | None = None
     """An earlier run to take the rest from."""
     quantity: str = ""
-    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit, by editor; the empty name is for all others."""
     gpu_dollars: float | None = None
     """Per GPU hour."""
@@ -89,9 +85,9 @@ class Assumptions:
     sd_icc: AssumedRate
     """The ICC of scores, for means; its rate has no meaning."""
     origin: str
-    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit or question, by the key of the specification, as measured on this machine, or in the run to be like."""
-    dollars: Mapping[str, float] = field(default_factory=_no_numbers)
+    dollars: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit or question, likewise."""
     timed: Mapping[str, str] = field(default_factory=dict[str, str])
     """The run that seconds and dollars are from, likewise."""
