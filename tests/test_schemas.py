@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft7Validator
 
+from stillme.audit.config import audit_schema, schema_of
 from stillme.audit.experiments import Setup, experiment
-from stillme.audit.schemas import audit_schema, schema_of
 from stillme.audit.template import small_audit
 from stillme.cli import cli
 from stillme.study.config import StudyConfig

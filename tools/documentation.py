@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import stillme
-from stillme.audit.schemas import audit_schema, schema_of
+from stillme.audit.config import audit_schema, schema_of
 from stillme.study.config import StudyConfig
 
 ROOT = Path(__file__).parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillme.audit.sampling import Sample, draw, spread
+from stillme.audit.grid import Sample, draw, spread
 from stillme.core import prompts
 from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.portraits.synthetic import portraits as embedded

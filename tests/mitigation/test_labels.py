@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.mitigation import Features, lint
+from stillme.mitigation.features import Features
+from stillme.mitigation.labels import lint
 
 with Path(__file__).with_name("phrases.csv").open(encoding="utf-8", newline="") as file:
     PHRASES = list(csv.DictReader(file))

@@ -10,7 +10,9 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.types import Failed, ImageFile
-from stillme.mitigation import Declined, Described, FeaturePrompt, NoFeaturePrompt, feature_prompt, lint
+from stillme.mitigation.extractors import feature_prompt
+from stillme.mitigation.features import Declined, Described, FeaturePrompt, NoFeaturePrompt
+from stillme.mitigation.labels import lint
 from stillme.mitigation.measured import MeasuredExtractor
 from stillme.portraits.synthetic import portraits
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stillme.core.types import Failed
-from stillme.mitigation import Declined, Described, FeaturePrompt, Features, NoFeaturePrompt, Unusable, merge
+from stillme.mitigation.features import Declined, Described, FeaturePrompt, Features, NoFeaturePrompt, Unusable, merge
 
 
 def described(sentence: str, **dimensions: str) -> Described:

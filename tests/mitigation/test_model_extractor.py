@@ -9,7 +9,7 @@ import pytest
 
 from stillme.core.types import Failed
 from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
-from stillme.mitigation import Declined, Described, Unusable, extraction_key
+from stillme.mitigation.features import Declined, Described, Unusable, extraction_key
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
 from stillme.portraits.synthetic import portraits
 

@@ -12,7 +12,8 @@ from PIL import Image
 
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Failed
-from stillme.mitigation import Declined, Described, FeaturePrompt, Unusable, extractor_named, feature_prompt
+from stillme.mitigation.extractors import extractor_named, feature_prompt
+from stillme.mitigation.features import Declined, Described, FeaturePrompt, Unusable
 from stillme.mitigation.model_extractor import question_text
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Loopback, Says, serving

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from stillme.audit.config import Config
 from stillme.cli import cli
-from stillme.mitigation import lint
 from stillme.mitigation.arms import placebo
+from stillme.mitigation.labels import lint
 from stillme.portraits.synthetic import portraits
 from tests.test_docs import ROOT, blocks
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stillme.core.types import Arm, Request, Spec
-from stillme.mitigation import NotPaired, differences, require_paired
+from stillme.mitigation.arms import NotPaired, differences, require_paired
 from tests import records
 
 EDITOR = Spec(use="flux", version="1", parameters={"steps": 28, "guidance": 4.0})

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.core.types import Arm, Prompt
-from stillme.mitigation import DIMENSIONS, instruction, lint
-from stillme.mitigation.arms import placebo
-from stillme.mitigation.features import OPENING, listed
+from stillme.mitigation.arms import instruction, placebo
+from stillme.mitigation.features import DIMENSIONS, OPENING, listed
+from stillme.mitigation.labels import lint
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
 WORDS = [

@@ -21,7 +21,9 @@ from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
 from stillme.core.protocols import Capabilities, Editor, Parameters
 from stillme.core.types import Arm
-from stillme.mitigation import NoFeaturePrompt, differences, lint
+from stillme.mitigation.arms import differences
+from stillme.mitigation.features import NoFeaturePrompt
+from stillme.mitigation.labels import lint
 from stillme.runs import Run
 from stillme.runs.status import status_of
 from stillme.runs.store import Store

@@ -200,7 +200,7 @@ def test_a_published_time_is_a_range_with_its_source_and_no_sum(diagnosis: Path)
         "10 to 23 h, published: 22 s on H800, 50 s on A800 (https://github.com/stepfun-ai/Step1X-Edit)" in step1x.note
     )
     assert "10 to 23 h, for scale, step1x-edit-v1p2: published: 22 s on H800" in bills.editors[0].note
-    assert all(known.source.startswith("https://") for known in published().values())
+    assert all(known["source"].startswith("https://") for known in published().values())
 
 
 def test_an_editor_on_the_cpu_is_planned_without_a_gpu(tmp_path: Path):

@@ -14,8 +14,8 @@ from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
 from stillme.findings.plan.power import (
-    Mean,
-    Rate,
+    MeanMeasure,
+    RateMeasure,
     Side,
     Terms,
     effective_size,
@@ -29,7 +29,7 @@ from stillme.findings.plan.power import (
 TERMS = Terms()
 
 
-def gap(portraits: int, edits: float, measure: Rate | Mean, terms: Terms = TERMS) -> float:
+def gap(portraits: int, edits: float, measure: RateMeasure | MeanMeasure, terms: Terms = TERMS) -> float:
     side = Side.of(portraits, edits)
     smallest = smallest_gap(measure, side, side, terms)
     assert smallest is not None
@@ -45,7 +45,7 @@ def test_the_smallest_gap_is_detected_with_the_stated_power(
 ):
     """4,000 audits with that gap, portraits that vary on the logit scale, and a test with portraits as units."""
     stream = np.random.default_rng(7)
-    planted = gap(portraits, edits, Rate(base=base, icc=icc_of(portrait_sd, base)))
+    planted = gap(portraits, edits, RateMeasure(base=base, icc=icc_of(portrait_sd, base)))
 
     def observed(rate: float) -> np.ndarray:
         draws = stream.standard_normal(200_000) * portrait_sd
@@ -60,7 +60,7 @@ def test_the_smallest_gap_is_detected_with_the_stated_power(
 def test_the_smallest_gap_between_means_is_detected_with_the_stated_power():
     stream = np.random.default_rng(8)
     sd, icc, portraits, edits = 0.9, 0.2, 14, 10
-    planted = gap(portraits, edits, Mean(sd=sd, icc=icc))
+    planted = gap(portraits, edits, MeanMeasure(sd=sd, icc=icc))
     between, within = sd * math.sqrt(icc), sd * math.sqrt(1 - icc)
     means = stream.normal(0, between, (4000, 2, portraits)) + stream.normal(
         0, within / math.sqrt(edits), (4000, 2, portraits)
@@ -75,7 +75,7 @@ def test_the_smallest_gap_between_means_is_detected_with_the_stated_power():
 )
 def test_the_range_is_the_one_that_simulated_audits_showed(base: float, portraits: int, low: float, high: float):
     """20 prompts an editor; portraits that vary by 0 to 1 on the logit scale."""
-    gaps = [gap(portraits, 20, Rate(base=base, icc=icc_of(sd, base))) for sd in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    gaps = [gap(portraits, 20, RateMeasure(base=base, icc=icc_of(sd, base))) for sd in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert gaps == sorted(gaps)
     assert gaps[0] == pytest.approx(low, abs=0.02)
     assert gaps[-1] == pytest.approx(high, abs=0.02)
@@ -98,7 +98,7 @@ def test_portrait_sd_and_icc_are_inverse_to_each_other(rate: float, portrait_sd:
 
 @given(st.floats(0.03, 0.4), st.sampled_from([0.1, 0.45, 0.8]), st.floats(0.005, 0.3), st.integers(1, 60))
 def test_the_portraits_needed_are_enough_and_one_fewer_is_not(wanted: float, base: float, icc: float, edits: int):
-    measure = Rate(base=base, icc=icc)
+    measure = RateMeasure(base=base, icc=icc)
     needed = portraits_needed(wanted, measure, edits, TERMS)
     assert needed is not None
     assert gap(needed, edits, measure) <= wanted
@@ -109,7 +109,7 @@ def test_the_portraits_needed_are_enough_and_one_fewer_is_not(wanted: float, bas
 
 
 def test_more_comparisons_and_more_certainty_need_larger_gaps():
-    measure = Rate(base=0.2, icc=0.05)
+    measure = RateMeasure(base=0.2, icc=0.05)
     plain = gap(20, 10, measure)
     for stricter in (Terms(comparisons=21), Terms(power=0.95), Terms(confidence=0.99)):
         assert gap(20, 10, measure, stricter) > plain
@@ -121,10 +121,10 @@ def test_more_comparisons_and_more_certainty_need_larger_gaps():
 
 def test_a_design_that_detects_nothing_gives_none():
     two = Side.of(2, 1)
-    assert smallest_gap(Rate(base=0.5, icc=0.05), two, two, TERMS) is None
-    assert smallest_gap(Rate(base=0.5, icc=0.05), Side.of(12, 0), two, TERMS) is None
+    assert smallest_gap(RateMeasure(base=0.5, icc=0.05), two, two, TERMS) is None
+    assert smallest_gap(RateMeasure(base=0.5, icc=0.05), Side.of(12, 0), two, TERMS) is None
     assert smallest_departure(0.05, Side.of(1, 3), TERMS) is None
-    assert portraits_needed(1e-6, Rate(base=0.5, icc=0.05), 1, TERMS) is None
+    assert portraits_needed(1e-6, RateMeasure(base=0.5, icc=0.05), 1, TERMS) is None
 
 
 def test_fifty_sentences_detect_a_strong_lean_only():

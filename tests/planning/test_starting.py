@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from stillme import audit
 from stillme.api.pipeline import run_stages
-from stillme.audit.sampling import Cell, draw_among, read_cells
+from stillme.audit.grid import CellNames, draw_among, read_cells
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
@@ -72,7 +72,7 @@ def test_without_scores_nothing_can_be_drawn_by_outcome(tmp_path: Path, portrait
 
 
 def test_a_draw_among_cells_is_even_over_prompts_and_editors_and_by_seed_alone():
-    cells: list[Cell] = [
+    cells: list[CellNames] = [
         (editor, portrait.id, prompt)
         for editor in ("a", "b", "c")
         for portrait in embedded()

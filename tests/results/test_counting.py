@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from stillme.audit import load
 from stillme.audit.design import Design, assessment_key
 from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
-from stillme.mitigation import extraction_key
-from stillme.mitigation.features import Declined, Described, Extraction, Features
+from stillme.mitigation.features import Declined, Described, Extraction, Features, extraction_key
 from stillme.runs import Run, status
 from stillme.runs.status import Counts, count
 from stillme.runs.store import AssessmentRow, EditRow, Store

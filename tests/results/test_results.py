@@ -14,7 +14,7 @@ from stillme.audit import Audit
 from stillme.core.errors import InvalidAudit
 from stillme.core.types import Arm
 from stillme.estimates.rows import EditState, RatingState
-from stillme.mitigation import NotPaired
+from stillme.mitigation.arms import NotPaired
 from stillme.runs import Run
 from stillme.runs.store import Store
 from stillme.work.recording import record

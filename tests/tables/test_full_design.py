@@ -26,7 +26,7 @@ from stillme.core.types import Assessment, Edited, Rated, Request
 from stillme.estimates import paired_row_tests, row_tests
 from stillme.findings.tables.paper import Chosen, PaperTable, make_tables
 from stillme.findings.tables.paper.table import Count, Number, Share
-from stillme.mitigation import FeaturePrompt
+from stillme.mitigation.features import FeaturePrompt
 from stillme.portraits import folder as portrait_folder
 from stillme.runs import Run
 from stillme.runs.store import AssessmentRow, EditRow, Store

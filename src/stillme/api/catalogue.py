@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel
-
 from stillme.core import registry
 from stillme.core.errors import InvalidParameters, StillmeError
 from stillme.core.protocols import Needs
@@ -25,10 +23,6 @@ class Entry:
     details: Mapping[str, Any]
     notes: str = ""
     """A second line: what it needs and can do."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return dict(self.details)
 
     def as_text(self, *, full: bool) -> str:
         """One line, or everything."""
@@ -135,7 +129,7 @@ def _plugin_entry(kind: registry.Buildable, name: str, *, full: bool) -> Entry:
     try:
         loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
         abilities = _capabilities(name) if kind == "editor" else _calibration(name) if full else {}
-        parameters = _parameters(loaded.Parameters) if full else {}
+        parameters: Mapping[str, Any] = loaded.Parameters.model_json_schema().get("properties", {}) if full else {}
     except Exception as error:
         # One broken package must not hide the others.
         reason = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
@@ -152,7 +146,7 @@ def _plugin_entry(kind: registry.Buildable, name: str, *, full: bool) -> Entry:
             "package": registry.plugin(kind, name).package,
             "ready": not lacking,
             "lacking": lacking,
-            "needs": _needs(loaded.needs),
+            "needs": {need: value for need, value in asdict(loaded.needs).items() if value},
             "parameters": parameters,
             **abilities,
         },
@@ -173,11 +167,6 @@ def _calibration(name: str) -> dict[str, Any]:
         "calibration": state,
         "cards": [card.text() for card in judge.cards()],
     }
-
-
-def _needs(needs: Needs) -> dict[str, Any]:
-    """What a machine must have, whether it has it or not."""
-    return {name: value for name, value in asdict(needs).items() if value}
 
 
 def _capabilities(name: str) -> dict[str, Any]:
@@ -209,11 +198,6 @@ def _describe_capabilities(can: Any) -> Iterator[str]:
     yield from (["can refuse"] if known["can_refuse"] else [])
     yield from (["rewrites prompts"] if known["rewrites_prompt"] else [])
     yield from ([f"prompts of {known['prompt_tokens']} tokens"] if known["prompt_tokens"] else [])
-
-
-def _parameters(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    return schema.get("properties", {})
 
 
 def _prompt_entry(set_: str, prompt: Prompt) -> Entry:

@@ -64,7 +64,7 @@ Libraries that import lazily wrap the error several times; the first of them tel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class DoctorCheck:
     """One check and its result."""
 
     name: str
@@ -72,16 +72,12 @@ class Check:
     """`lacking` is absent but optional; `broken` prevents every audit."""
     detail: str
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"name": self.name, "state": self.state, "detail": self.detail}
-
     def as_text(self) -> str:
         """One line."""
         return f"{_MARKS[self.state]} {self.name:<22} {self.detail}"
 
 
-def examine() -> list[Check]:
+def examine() -> list[DoctorCheck]:
     """Run every check; none stops the others."""
     online = _online()
     checks = [
@@ -97,7 +93,7 @@ def examine() -> list[Check]:
     return [*checks, *_plugins("editor", faults, online=online), *_plugins("judge", faults, online=online)]
 
 
-def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
+def examine_run(folder: Path, *, download: bool = False) -> list[DoctorCheck]:
     """Look at a whole run: database, log, rows, keys, pictures and leftover files. Changes nothing.
 
     Pictures in an object store are looked up, and read only with `download`.
@@ -118,7 +114,7 @@ def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
                 _leftover_files(run),
             ]
     except StillRecording as error:
-        checks.append(Check(name="rows", state="lacking", detail=str(error)))
+        checks.append(DoctorCheck(name="rows", state="lacking", detail=str(error)))
     return checks
 
 
@@ -204,22 +200,22 @@ def _named(run: Run) -> dict[str, None]:
     return named | dict.fromkeys(row.image for row in run.rows() if row.image)
 
 
-def _repeats(run: Run) -> Check:
+def _repeats(run: Run) -> DoctorCheck:
     counts = run.store.attempts.count(REPEATED, NONDETERMINISTIC)
     if not any(counts.values()):
-        return Check(name="done twice", state="ok", detail="nothing")
+        return DoctorCheck(name="done twice", state="ok", detail="nothing")
     detail = f"{sum(counts.values()):,} results came twice, {counts[NONDETERMINISTIC]:,} with other content"
-    return Check(name="done twice", state="lacking", detail=f"{detail}; the first counts")
+    return DoctorCheck(name="done twice", state="lacking", detail=f"{detail}; the first counts")
 
 
-def _leftover_files(run: Run) -> Check:
+def _leftover_files(run: Run) -> DoctorCheck:
     """Files that no row needs: harmless."""
     drafts = sum(1 for _ in leftovers(run.folder))
     named = _named(run) | dict.fromkeys(run.store.pictures_named())
     try:
         files = list(run.store.pictures.names())
     except PicturesUnreachable as error:
-        return Check(name="leftover files", state="lacking", detail=str(error))
+        return DoctorCheck(name="leftover files", state="lacking", detail=str(error))
     aside = sum(name.endswith(DAMAGED) for name in files)
     orphans = sum(len(stem) == _HASH and stem not in named for stem in (Path(name).stem for name in files))
     whose = ", perhaps of other runs" if run.store.pictures.place.is_elsewhere else ""
@@ -233,15 +229,15 @@ def _leftover_files(run: Run) -> Check:
         )
         if count
     ]
-    return Check(name="leftover files", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
+    return DoctorCheck(name="leftover files", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
 
 
-def _tried(name: str, attempt: Callable[[], str]) -> Check:
+def _tried(name: str, attempt: Callable[[], str]) -> DoctorCheck:
     try:
-        return Check(name=name, state="ok", detail=attempt())
+        return DoctorCheck(name=name, state="ok", detail=attempt())
     except Exception as error:
         detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
-        return Check(name=name, state="broken", detail=detail)
+        return DoctorCheck(name=name, state="broken", detail=detail)
 
 
 def _versions() -> str:
@@ -281,16 +277,16 @@ def _face_models() -> str:
     return "detect a face in a portrait"
 
 
-def _gpus() -> Check:
+def _gpus() -> DoctorCheck:
     """What the driver shows, and whether torch can use it."""
     cards = "; ".join(f"{card.name}, {card.free_gb:.0f} of {card.total_gb:.0f} GB free" for card in gpus())
     if not cards:
         detail = "nvidia-smi shows no NVIDIA GPU; editors with open weights need one"
-        return Check(name="GPUs", state="lacking", detail=detail)
+        return DoctorCheck(name="GPUs", state="lacking", detail=detail)
     if find_spec("torch") is not None and (fault := _torch_fault()):
         detail = f"{cards}; but torch {version('torch')} cannot use it ({fault}): install a torch for your GPU"
-        return Check(name="GPUs", state="lacking", detail=detail)
-    return Check(name="GPUs", state="ok", detail=cards)
+        return DoctorCheck(name="GPUs", state="lacking", detail=detail)
+    return DoctorCheck(name="GPUs", state="ok", detail=cards)
 
 
 def _torch_fault() -> str:
@@ -313,36 +309,38 @@ def _online() -> bool:
     return True
 
 
-def _hub(*, online: bool) -> Check:
+def _hub(*, online: bool) -> DoctorCheck:
     """Whether the hub knows who is asking: weights with a licence to accept need it."""
     name = "Hugging Face hub"
     if find_spec("huggingface_hub") is None:
-        return Check(name=name, state="lacking", detail='not installed: run `pip install "stillme[diffusers]"`')
+        return DoctorCheck(name=name, state="lacking", detail='not installed: run `pip install "stillme[diffusers]"`')
     hub: Any = import_module("huggingface_hub")
     if not hub.get_token():
-        return Check(name=name, state="lacking", detail="not logged in; gated weights need `hf auth login`")
+        return DoctorCheck(name=name, state="lacking", detail="not logged in; gated weights need `hf auth login`")
     if not online:
-        return Check(name=name, state="lacking", detail="offline: whether token and licences are valid is unknown")
+        return DoctorCheck(
+            name=name, state="lacking", detail="offline: whether token and licences are valid is unknown"
+        )
     try:
         user = hub.whoami()["name"]
     except Exception as error:
         detail = f"the token is rejected ({type(error).__name__}); run `hf auth login`"
-        return Check(name=name, state="lacking", detail=detail)
-    return Check(name=name, state="ok", detail=f"logged in as {user}")
+        return DoctorCheck(name=name, state="lacking", detail=detail)
+    return DoctorCheck(name=name, state="ok", detail=f"logged in as {user}")
 
 
-def _plugins(kind: registry.Buildable, faults: Mapping[str, str], *, online: bool) -> Iterator[Check]:
+def _plugins(kind: registry.Buildable, faults: Mapping[str, str], *, online: bool) -> Iterator[DoctorCheck]:
     for name in registry.plugins(kind):
         try:
             plugin = _built(kind, name)
             lacking = list(_lacking(_class_of(kind, name).needs, plugin, faults, online=online))
         except Exception as error:  # one broken package must not hide the others
             detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
-            yield Check(name=f"{kind} {name}", state="broken", detail=detail)
+            yield DoctorCheck(name=f"{kind} {name}", state="broken", detail=detail)
             continue
         ready = "ready" if plugin else "installed; it needs parameters, which an audit checks"
         state = "lacking" if lacking else "ok"
-        yield Check(name=f"{kind} {name}", state=state, detail="; ".join(lacking) or ready)
+        yield DoctorCheck(name=f"{kind} {name}", state=state, detail="; ".join(lacking) or ready)
 
 
 def _built(kind: registry.Buildable, name: str) -> Editor | Judge | None:

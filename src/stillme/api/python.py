@@ -225,7 +225,7 @@ def estimate(
     `frame` is a frame of pandas or polars, a list of mappings, or the path of a CSV file. The keywords name its
     columns; scores on the rubric's axes (`skin_tone`, `race_change`, …) also give the named rates.
     """
-    from stillme.findings.exchange.frames import columns_of
+    from stillme.api.frames import columns_of
 
     names = {"editor": editor, "prompt": prompt, "arm": arm, "judge": judge, "block": block}
     axes = [score] if isinstance(score, str) else list(score)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
+    from stillme.audit.audit import Audit, NamedEditor, NamedExtractor, NamedJudge
     from stillme.audit.loading import load
-    from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge
 
 __all__ = ["Audit", "NamedEditor", "NamedExtractor", "NamedJudge", "load"]
 
-__getattr__ = deferred(__name__, loading=("load",), plan=("Audit", "NamedEditor", "NamedExtractor", "NamedJudge"))
+__getattr__ = deferred(__name__, loading=("load",), audit=("Audit", "NamedEditor", "NamedExtractor", "NamedJudge"))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from stillme.audit.audit import Audit
 from stillme.audit.loading import FILE, Given, load_given
-from stillme.audit.plan import Audit
 from stillme.core.errors import StillmeError
 from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Portrait, Prompt

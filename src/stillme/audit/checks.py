@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from stillme.audit.audit import NamedEditor, NamedJudge
 from stillme.audit.config import EnsembleSection, EstimatesSection, ReuseSection, RolesSection, SampleSection
+from stillme.audit.grid import COLUMNS, Cast, Sample, casts, couples, draw, read_cells
 from stillme.audit.labels import factors_like_papers, levels_of
 from stillme.audit.places import Location
-from stillme.audit.plan import NamedEditor, NamedJudge
-from stillme.audit.roles import Cast, casts, couples
-from stillme.audit.sampling import Sample, draw, read_cells
 from stillme.core.errors import StillmeError, did_you_mean
 from stillme.core.protocols import Plugin
 from stillme.core.types import Portrait, Prompt
@@ -76,35 +74,23 @@ def check_inputs(say: Say, editors: Sequence[NamedEditor], casts: Sequence[Cast]
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """What a sample is drawn from."""
-
-    editors: Sequence[NamedEditor]
-    portraits: Sequence[Portrait]
-    prompts: Sequence[Prompt]
-
-    @property
-    def names(self) -> dict[str, set[str]]:
-        """The names that each column of a file of cells may have."""
-        return {
-            "editor": {named.name for named in self.editors},
-            "portrait": {portrait.id for portrait in self.portraits},
-            "prompt": {prompt.id for prompt in self.prompts},
-        }
-
-
 def draw_sample(
-    say: Say, section: SampleSection | None, grid: Grid, factors: tuple[str, ...], base: Path
+    say: Say,
+    section: SampleSection | None,
+    editors: Sequence[str],
+    portraits: Sequence[Portrait],
+    prompts: Sequence[Prompt],
+    factors: tuple[str, ...],
+    base: Path,
 ) -> Sample | None:
     """The part of the grid that is run; None for all of it."""
-    if section is None or not (grid.editors and grid.portraits):
+    if section is None or not (editors and portraits):
         return None
     if section.cells is not None:
-        return _listed(say, base / section.cells, grid)
+        return _listed(say, base / section.cells, editors, portraits, prompts)
     size = section.size or 0
-    cells = len(grid.editors) * len(grid.portraits) * len(grid.prompts)
-    if not grid.prompts:
+    cells = len(editors) * len(portraits) * len(prompts)
+    if not prompts:
         say(
             ("sample",),
             "has no cells to draw from: [roles] assigns people to role prompts, and the audit has no other prompts; "
@@ -112,11 +98,12 @@ def draw_sample(
         )
     elif size > cells:
         say(("sample", "size"), f"is more than the {cells:,} cells of this audit; remove [sample]")
-    names = [named.name for named in grid.editors]
-    return draw(grid.portraits, grid.prompts, names, factors=factors, size=size, seed=section.seed)
+    return draw(portraits, prompts, editors, factors=factors, size=size, seed=section.seed)
 
 
-def _listed(say: Say, file: Path, grid: Grid) -> Sample | None:
+def _listed(
+    say: Say, file: Path, editors: Sequence[str], portraits: Sequence[Portrait], prompts: Sequence[Prompt]
+) -> Sample | None:
     """The cells of a file; every name in it must be one of the audit's."""
     place = ("sample", "cells")
     try:
@@ -124,10 +111,11 @@ def _listed(say: Say, file: Path, grid: Grid) -> Sample | None:
     except StillmeError as error:
         say(place, str(error))
         return None
-    for position, (column, known) in enumerate(grid.names.items()):
+    names = (set(editors), {portrait.id for portrait in portraits}, {prompt.id for prompt in prompts})
+    for position, (column, known) in enumerate(zip(COLUMNS, names, strict=True)):
         for name in sorted({cell[position] for cell in cells} - known):
             say(place, f"{file.name} names the {column} {name!r}.{did_you_mean(name, known)} The audit has none such")
-    return Sample.of(cells, [named.name for named in grid.editors])
+    return Sample.of(cells, editors)
 
 
 def check_reuse(say: Say, section: ReuseSection | None, base: Path) -> None:

@@ -131,9 +131,9 @@ class ExtractorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolesRecord:
-    """How role prompts met the portraits."""
+    """How role prompts met the portraits: the attribute in which two people differ, and its values."""
 
-    layouts: tuple[str, ...]
+    layouts: tuple[str, ...] = ()
     gender: str
     male: str
     female: str
@@ -222,24 +222,18 @@ class Design:
 
     def as_json(self) -> dict[str, Json]:
         """For the ledger, and for a bundle: no path of this machine is in it."""
-        document = {
-            "title": self.title,
-            "hash": self.hash,
+        # What has paths, or is written in another form, is written below.
+        document: dict[str, Json] = asdict(replace(self, resolved={}, portraits=(), prompts=(), treatments=())) | {
             "resolved": dict(self.resolved) | {"base": None},
             "portraits": [_portrait_json(portrait) for portrait in self.portraits],
             "prompts": [asdict(prompt) for prompt in self.prompt_by_id.values()],
             "asked": [prompt.id for prompt in self.prompts],
             "treatments": [[str(arm), prompt.id] for arm, prompt in self.treatments],
-            "editors": [_plain(editor) for editor in self.editors],
-            "judges": [_plain(judge) for judge in self.judges],
-            "extractors": [_plain(extractor) for extractor in self.extractors],
-            # An audit is matched on what it compares; only analyses that compare less have something else here.
-            "analysis": {name: value for name, value in _plain(self.analysis).items() if name != "matched_on"},
-            "roles": _plain(self.roles) if self.roles else None,
-            "claims": [_plain(claim) for claim in self.claims],
         }
-        if self.readers:
-            document["readers"] = [_plain(reader) for reader in self.readers]
+        if not self.readers:
+            del document["readers"]
+        # An audit is matched on what it compares; only analyses that compare less have something else here.
+        del document["analysis"]["matched_on"]
         # As it will be read: what was recorded is compared with this, and tuples come back as lists.
         return json.loads(json.dumps(document))
 
@@ -334,9 +328,7 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
             treatments=tuple((Arm(arm), prompts[name]) for arm, name in data["treatments"]),
             editors=tuple(_editor(entry) for entry in data["editors"]),
             judges=tuple(_judge(entry) for entry in data["judges"]),
-            extractors=tuple(
-                ExtractorRecord(name=entry["name"], spec=Spec(**entry["spec"])) for entry in data["extractors"]
-            ),
+            extractors=tuple(_record(ExtractorRecord, entry, spec=_spec) for entry in data["extractors"]),
             readers=tuple(_judge(entry) for entry in data.get("readers", ())),
             analysis=_record(Settings, data["analysis"]),
             roles=_record(RolesRecord, roles) if roles else None,
@@ -347,33 +339,31 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
 
 
 def _editor(entry: Mapping[str, Json]) -> EditorRecord:
-    answers = entry.get("answers")
-    return EditorRecord(
-        name=entry["name"],
-        spec=Spec(**entry["spec"]),
-        seeds=tuple(entry["seeds"]),
-        summary=entry.get("summary", ""),
-        capabilities=_record(Capabilities, entry.get("capabilities", {})),
-        answers=_record(PlantedAnswers, answers) if answers else None,
-        paper=entry.get("paper", ""),
+    return _record(
+        EditorRecord,
+        entry,
+        spec=_spec,
+        capabilities=lambda part: _record(Capabilities, part),
+        answers=lambda part: _record(PlantedAnswers, part),
     )
 
 
 def _judge(entry: Mapping[str, Json]) -> JudgeRecord:
-    return JudgeRecord(
-        name=entry["name"],
-        spec=Spec(**entry["spec"]),
-        epochs=entry["epochs"],
-        capabilities=_record(JudgeCapabilities, entry["capabilities"]),
-        summary=entry.get("summary", ""),
-        cards=tuple(_card(card) for card in entry.get("cards", ())),
-        calibration=entry.get("calibration"),
-        control_pairs=entry.get("control_pairs", 0),
+    return _record(
+        JudgeRecord,
+        entry,
+        spec=_spec,
+        capabilities=lambda part: _record(JudgeCapabilities, part),
+        cards=lambda part: tuple(map(_card, part)),
     )
 
 
 def _card(entry: Mapping[str, Json]) -> CardRecord:
-    return replace(_record(CardRecord, entry), rows=tuple(tuple(row) for row in entry["rows"]))
+    return _record(CardRecord, entry, rows=lambda rows: tuple(tuple(map(str, row)) for row in rows))
+
+
+def _spec(entry: Mapping[str, Json]) -> Spec:
+    return Spec(**entry)
 
 
 def _portrait_json(portrait: Portrait) -> dict[str, Json]:
@@ -398,17 +388,14 @@ def _portrait(entry: Mapping[str, Json], locate: Callable[[str], Path]) -> Portr
     )
 
 
-def _plain(record: Any) -> dict[str, Json]:
-    return asdict(record)
+def _record(kind: type[T], entry: Mapping[str, Json], **parts: Callable[[Json], Any]) -> T:
+    """A record of what this version knows; what a later one added is passed over, lists become tuples.
 
-
-def _record(kind: type[T], entry: Mapping[str, Json]) -> T:
-    """A record of what this version knows; what a later one added is passed over, lists become tuples."""
-    known = {part.name for part in fields(kind)}  # pyright: ignore[reportArgumentType]
-    return kind(
-        **{
-            name: tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType]
-            for name, value in entry.items()
-            if name in known
-        }
-    )
+    `parts` make the fields that are records themselves.
+    """
+    known: dict[str, Any] = {}
+    for name in [part.name for part in fields(kind) if part.name in entry]:  # pyright: ignore[reportArgumentType]
+        value = entry[name]
+        make = parts.get(name, tuple) if isinstance(value, list) or name in parts else None
+        known[name] = make(value) if make and value is not None else value
+    return kind(**known)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stillme.core.types import Genders, Portrait
+from stillme.audit.design import RolesRecord
+from stillme.core.types import Portrait
 
 PAPERS_LABELS = ("race", "gender", "age")
 """The paper's factors, in its order, which its judges and raters were told."""
@@ -22,18 +23,14 @@ def levels_of(portraits: Sequence[Portrait]) -> dict[str, list[str]]:
     return {attribute: list(values) for attribute, values in levels.items()}
 
 
-def grouping(portraits: Sequence[Portrait]) -> list[str]:
-    """The attributes that group portraits; measured numbers do not, as they differ on nearly every one."""
-    return [
+def factors_like_papers(portraits: Sequence[Portrait]) -> list[str]:
+    """The attributes that group portraits, the paper's first and in its order; a crossing of others is left out."""
+    # Measured numbers group no one, as they differ on nearly every portrait.
+    names = [
         name
         for name, levels in levels_of(portraits).items()
         if 2 <= len(levels) <= max(2, len(portraits) // 2) and not _numeric(levels)
     ]
-
-
-def factors_like_papers(portraits: Sequence[Portrait]) -> list[str]:
-    """The attributes that group portraits, the paper's first and in its order; a crossing of others is left out."""
-    names = grouping(portraits)
     kept = [name for name in names if sum(_determines(portraits, name, other) for other in names) < 3]
     return sorted(kept, key=lambda name: PAPERS_LABELS.index(name) if name in PAPERS_LABELS else len(PAPERS_LABELS))
 
@@ -49,13 +46,13 @@ def lacking_labels(portraits: Sequence[Portrait]) -> list[str]:
     return [name for name in PAPERS_LABELS if not all(portrait.attributes.get(name) for portrait in portraits)]
 
 
-def genders_of(portraits: Sequence[Portrait]) -> Genders | None:
+def genders_of(portraits: Sequence[Portrait]) -> RolesRecord | None:
     """The first attribute whose values are words for men and for women; None where there is none."""
     for attribute, levels in levels_of(portraits).items():
         words = {level.lower(): level for level in levels}
         for male, female in _GENDERS:
             if male in words and female in words:
-                return Genders(factor=attribute, male=words[male], female=words[female])
+                return RolesRecord(gender=attribute, male=words[male], female=words[female])
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from stillme.audit import checks
+from stillme.audit.audit import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.config import (
     Config,
     ControlPairsSection,
@@ -26,10 +27,9 @@ from stillme.audit.config import (
     RolesSection,
 )
 from stillme.audit.design import FILE
+from stillme.audit.grid import sentence_of
 from stillme.audit.labels import levels_of
-from stillme.audit.places import Location, Places, explain
-from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
-from stillme.audit.roles import sentence_of
+from stillme.audit.places import Location, TomlPlaces, explain
 from stillme.core import prompts as prompt_sets
 from stillme.core import registry
 from stillme.core.errors import (
@@ -44,7 +44,9 @@ from stillme.core.errors import (
 from stillme.core.paper import setting
 from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Arm, Portrait, Prompt
-from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
+from stillme.mitigation.arms import NEEDS_FEATURES
+from stillme.mitigation.extractors import extractor_named
+from stillme.mitigation.features import Extractor
 from stillme.portraits import folder as portrait_folder
 
 M = TypeVar("M", bound=BaseModel)
@@ -64,7 +66,7 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
         raise InvalidAudit(str(file), [Problem(place="", message=f"is not TOML: {error}")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidAudit(str(file), [Problem(place="", message=f"cannot be read: {error}")]) from None
-    loader = _Loader(file, Places(text), data, ready=ready)
+    loader = _Loader(file, TomlPlaces(text), data, ready=ready)
     audit = loader.audit(out or file.parent)
     if loader.problems or audit is None:
         raise InvalidAudit(str(file), loader.problems)
@@ -86,14 +88,14 @@ class Given:
 
     portraits: tuple[Portrait, ...] | None = None
     prompts: tuple[Prompt, ...] | None = None
-    editors: dict[str, Editor] = field(default_factory=lambda: dict[str, Editor]())
+    editors: dict[str, Editor] = field(default_factory=dict[str, Editor])
     """By the name in the audit."""
-    judges: dict[str, Judge] = field(default_factory=lambda: dict[str, Judge]())
+    judges: dict[str, Judge] = field(default_factory=dict[str, Judge])
 
 
 def load_given(file: Path, data: Mapping[str, Any], given: Given, *, out: Path) -> Audit:
     """The audit of tables as audit.toml has them, and of what was built in Python."""
-    loader = _Loader(file, Places(""), data, ready=True, given=given)
+    loader = _Loader(file, TomlPlaces(""), data, ready=True, given=given)
     audit = loader.audit(out)
     if loader.problems or audit is None:
         raise InvalidAudit("The audit", loader.problems)
@@ -114,7 +116,7 @@ class _Loader:
     """Continues after a problem, so that all are reported at once."""
 
     def __init__(
-        self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool, given: Given | None = None
+        self, file: Path, places: TomlPlaces, data: Mapping[str, Any], *, ready: bool, given: Given | None = None
     ) -> None:
         self._given = given or Given()
         self._file, self._places, self._data, self._ready = file, places, data, ready
@@ -155,8 +157,8 @@ class _Loader:
             checks.check_reuse(self._problem, sections.get("reuse"), self._base)
         checks.check_inputs(self._problem_of_built, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
-        grid = checks.Grid(editors=editors, portraits=portraits, prompts=alone)
-        sample = checks.draw_sample(self._problem, sections.get("sample"), grid, factors, self._base)
+        names = [named.name for named in editors]
+        sample = checks.draw_sample(self._problem, sections.get("sample"), names, portraits, alone, factors, self._base)
         if self.problems:
             return None
         return Audit(
@@ -314,7 +316,9 @@ class _Loader:
         if section.paper and setting().named(section.paper) is None:
             known = ", ".join(paper.plugins[0] for paper in setting().editors)
             self._problem((*location, "paper"), f"the paper has no editor {section.paper!r}; write one of {known}")
-        recipe = None if name in self._given.editors else self._recipe("editor", section, editor)
+        recipe = (
+            None if name in self._given.editors else self._recipe("editor", section.use, section.parameters, editor)
+        )
         return NamedEditor(
             name=name,
             editor=editor,
@@ -332,7 +336,7 @@ class _Loader:
             return None
         if "reads" in section.parameters:
             self._problem((*location, "parameters", "reads"), f"is not yours to set; name {name!r} in [readings]")
-        recipe = None if name in self._given.judges else self._recipe("judge", section, judge)
+        recipe = None if name in self._given.judges else self._recipe("judge", section.use, section.parameters, judge)
         return NamedJudge(
             name=name,
             judge=judge,
@@ -401,17 +405,13 @@ class _Loader:
         if self._ready:
             for sentence in judge.problems((), ()):
                 self._problem(location, f"{name}: {sentence}")
-        recipe = registry.PluginRecipe(
-            kind="judge", use=section.use, parameters=parameters, base=self._base, key=judge.spec.key
-        )
+        recipe = self._recipe("judge", section.use, parameters, judge)
         return NamedJudge(name=name, judge=judge, epochs=1, control_pairs=ControlPairsSection(share=0), recipe=recipe)
 
     def _recipe(
-        self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge
+        self, kind: registry.Buildable, use: str, parameters: dict[str, Any], built: Editor | Judge
     ) -> registry.PluginRecipe:
-        return registry.PluginRecipe(
-            kind=kind, use=section.use, parameters=section.parameters, base=self._base, key=built.spec.key
-        )
+        return registry.PluginRecipe(kind=kind, use=use, parameters=parameters, base=self._base, key=built.spec.key)
 
     def _extractors(
         self, section: MitigationSection | None, arms: Sequence[Arm], editors: Sequence[NamedEditor]

@@ -18,7 +18,7 @@ _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 
 
-class Places:
+class TomlPlaces:
     """Line numbers of a TOML text by path, such as `editors[1].parameters`."""
 
     def __init__(self, text: str) -> None:
@@ -56,7 +56,7 @@ def path_of(location: Location) -> str:
 
 
 def explain(
-    error: ValidationError, places: Places, prefix: Location, model: type[BaseModel], given: Any
+    error: ValidationError, places: TomlPlaces, prefix: Location, model: type[BaseModel], given: Any
 ) -> Iterable[Problem]:
     """Pydantic's errors in our words, each with its place."""
     for detail in error.errors(include_url=False):

@@ -7,14 +7,70 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import FrameType
+from typing import NamedTuple
 
 import click
 
 from stillme import __version__
 from stillme.cli.terminal import OutputClosed, echo
-from stillme.cli.verbs import Verb, Verbs, keep_lines
 from stillme.core.errors import Interrupted, StillmeError
+
+
+class Verb(NamedTuple):
+    """A command that is not imported yet: enough to list it."""
+
+    name: str
+    home: str
+    """Its module in this room and its name there, as `module:name`."""
+    help: str
+
+
+class Verbs(click.Group):
+    """Commands in sections, in the order in which they are needed."""
+
+    sections: Mapping[str, Sequence[Verb]] = {}
+    hidden_verbs: Sequence[Verb] = ()
+    """Commands that are not listed: set-up that documentation names where it is needed."""
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """All commands, in the order of the sections."""
+        return (*(verb for verbs in self.sections.values() for verb in verbs), *self.hidden_verbs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the sections."""
+        return [verb.name for verb in self.verbs]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported with the first call."""
+        if cmd_name not in self.commands:
+            homes = {verb.name: verb.home for verb in self.verbs}
+            if cmd_name not in homes:
+                return None
+            module, _, name = homes[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(f"{__package__}.{module}"), name)
+            keep_lines(command)
+            self.add_command(command)
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one list per section, without importing a command."""
+        width = max(len(verb.name) for verbs in self.sections.values() for verb in verbs)
+        for title, verbs in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{verb.name:<{width}}", verb.help) for verb in verbs])
+
+
+def keep_lines(command: click.Command) -> None:
+    r"""Turn the `\b` of raw docstrings into the character that tells click not to rewrap a paragraph."""
+    if command.help:
+        command.help = command.help.replace("\\b\n", "\b\n")
+    if isinstance(command, click.Group):
+        for verb in command.commands.values():
+            keep_lines(verb)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -51,28 +107,28 @@ cli.sections = {
     "Start": (
         Verb("demo", "start:demo", "Audit two editors with injected bias on this machine."),
         Verb("new", "start:new", "Write a small, commented audit.toml into DIR."),
-        Verb("plan", "planning:plan", "Show what a run will take: edits, dollars, GPU hours, precision."),
+        Verb("plan", "start:plan", "Show what a run will take: edits, dollars, GPU hours, precision."),
         Verb("list", "look:list_", "List the editors, judges, prompts or portraits of this machine."),
         Verb("doctor", "look:doctor", "Check this machine, or with RUN a whole run."),
     ),
     "Run an audit": (
         Verb("run", "stages:run", "Edit, judge, estimate and report: the whole audit."),
         Verb("status", "look:status", "Show a run's progress: edits, refusals, failures, cost."),
-        Verb("serve", "serving:serve", "Show the report in a browser while the run is in progress."),
-        Verb("merge", "merging:merge", "Add the rows and pictures of RUNS to one run."),
+        Verb("serve", "stages:serve", "Show the report in a browser while the run is in progress."),
+        Verb("merge", "stages:merge", "Add the rows and pictures of RUNS to one run."),
     ),
     "Read the results": (
         Verb("report", "stages:report", "Write report.html: one self-contained page."),
         Verb("tables", "tables:tables", "Write the paper's tables, and every further analysis, by name."),
         Verb("compare", "deciding:compare", "Compare two editors: what became worse, and for whom."),
         Verb("gate", "deciding:gate", "Hold a run to limits, for release decisions."),
-        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle, figures or a model card."),
+        Verb("export", "exchange:export", "Write a run's rows, a sealed bundle, figures or a model card."),
         Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
-        Verb("import", "importing:import_", "Bring in what was made elsewhere."),
+        Verb("import", "exchange:import_", "Bring in what was made elsewhere."),
     ),
     "Single pictures and judges": (
         Verb("check", "judging:check", "Check one pair: what did this edit do to this person?"),
-        Verb("mitigate", "mitigating:mitigate", "Edit one picture and keep the person in it."),
+        Verb("mitigate", "judging:mitigate", "Edit one picture and keep the person in it."),
         Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
     ),
     "Portraits and people": (

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -122,15 +122,11 @@ def compare(
 def gate(
     audit: Path,
     out: Path | None,
-    rules: tuple[str, ...],
     baseline: Path | None,
-    margins: tuple[str, ...],
-    common: bool,
-    allow_inconclusive: bool,
-    allow_uncalibrated: bool,
     junit: Path | None,
     markdown: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     r"""Hold a run to limits, for release decisions.
 
@@ -164,15 +160,8 @@ def gate(
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))
         before = baseline or baseline_folder(run)
-        asked = Asked(
-            rules=rules,
-            baseline=stack.enter_context(opened_run(before)) if before else None,
-            margins=margins,
-            common=common,
-            allow_uncalibrated=allow_uncalibrated,
-            allow_inconclusive=allow_inconclusive,
-        )
-        verdicts = decide(run, asked)
+        compared = stack.enter_context(opened_run(before)) if before else None
+        verdicts = decide(run, Asked(baseline=compared, **asked))
     for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
         if file:
             writing.save(file, write(verdicts))

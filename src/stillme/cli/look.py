@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -57,7 +58,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
 
     entries = catalogue(what, name, full=as_json or name is not None)
     if as_json:
-        print_json([entry.as_json() for entry in entries])
+        print_json([dict(entry.details) for entry in entries])
     else:
         for entry in entries:
             echo(entry.as_text(full=name is not None))
@@ -82,12 +83,12 @@ def schema(what: str) -> None:
     audit.toml, `#:schema audit.schema.json`.
     """
     if what == "study":
-        from stillme.audit.schemas import schema_of
+        from stillme.audit.config import schema_of
         from stillme.study.config import StudyConfig
 
         print_json(schema_of(StudyConfig, "study.toml of stillme"))
     else:
-        from stillme.audit.schemas import audit_schema
+        from stillme.audit.config import audit_schema
 
         print_json(audit_schema())
 
@@ -120,7 +121,7 @@ def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool
         checks = examine_run(folder, download=download)
         following = ("run", folder)
     if as_json:
-        print_json([check.as_json() for check in checks])
+        print_json(list(map(asdict, checks)))
     else:
         echo("\n".join(check.as_text() for check in checks))
         # What is broken names its own next step.

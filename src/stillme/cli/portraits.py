@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -111,9 +111,7 @@ def _crop_option(command: Command) -> Command:
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
 @click.option("--port", type=int, help="By default the first free one from 8470.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
-def curate(
-    pools: Path, names: tuple[str, ...], curators: int | None, host: str, port: int | None, browser: bool
-) -> None:
+def curate(pools: Path, **options: Any) -> None:
     """Choose portraits among candidates, in the browser.
 
     POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
@@ -129,16 +127,7 @@ def curate(
     from stillme.curation.pages.app import serve
 
     with progress() as shown:
-        serve(
-            pools,
-            curators=curators,
-            names=names,
-            host=host,
-            port=port,
-            browser=browser,
-            say=shown.say,
-            watch=_watch(shown, "check"),
-        )
+        serve(pools, say=shown.say, watch=_watch(shown, "check"), **options)
     print_next("portraits", "finalize", pools, "my-portraits")
 
 
@@ -151,16 +140,7 @@ def curate(
 @click.option("--consent", default="", help="For rows without one: what the person agreed to.")
 @_crop_option
 @json_option
-def import_(
-    folder: Path,
-    home: Path,
-    table: Path | None,
-    licence: str,
-    label_origin: str,
-    consent: str,
-    crop: Crop,
-    as_json: bool,
-) -> None:
+def import_(folder: Path, home: Path, table: Path | None, crop: Crop, as_json: bool, **given: str) -> None:
     """Make a set of portraits from your own pictures: DIR/v1, v2 … with hashes and a dataset card.
 
     FOLDER holds pictures and a portraits.csv: the column `file`, any attributes, and for every picture
@@ -170,7 +150,6 @@ def import_(
     from stillme.cli.progress import progress
     from stillme.curation.making import import_portraits
 
-    given = {"licence": licence, "label_origin": label_origin, "consent": consent}
     with progress(quiet=as_json) as shown:
         watch = _watch(shown, "make")
         written = import_portraits(folder, home, table=table, given=given, crop=crop, say=shown.say, watch=watch)

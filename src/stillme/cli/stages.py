@@ -1,4 +1,4 @@
-"""Commands that work: run, and report alone."""
+"""Commands that make a run and show it: run, report, serve, merge."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stillme.api.pipeline import Name, RunOptions, RunResult
     from stillme.core.types import Redaction
     from stillme.work.shards import Shard
+
 
 _EXIT_RETRY = 3
 
@@ -41,6 +42,7 @@ def _stage_options(command: Command) -> Command:
 @click.option("--only", type=click.Choice(["edit", "judge", "estimate"]), help="Do this stage alone.")
 @click.option(
     "--retry-failed",
+    "only_failed",
     is_flag=True,
     help="Do only what failed before. Without it, failures are tried again after everything else.",
 )
@@ -48,7 +50,9 @@ def _stage_options(command: Command) -> Command:
 @click.option(
     "--allow-unknown-cost", is_flag=True, help="Run even if a price is unknown. The budget cannot be enforced."
 )
-@click.option("--allow-remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money.")
+@click.option(
+    "--allow-remake", "remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -60,20 +64,7 @@ def _stage_options(command: Command) -> Command:
     metavar="I/N",
     help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
 )
-def run(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    allow_changes: bool,
-    as_json: bool,
-    only: Name | None,
-    retry_failed: bool,
-    allow_failures: bool,
-    allow_unknown_cost: bool,
-    allow_remake: bool,
-    limit: int | None,
-    shard: str | None,
-) -> None:
+def run(audit: Path, as_json: bool, only: Name | None, shard: str | None, **options: Any) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
     AUDIT is a folder with an audit.toml, or the file; by default the current folder. Finished work is not
@@ -83,19 +74,8 @@ def run(
     from stillme.work.options import RunOptions
     from stillme.work.shards import parse_shard
 
-    options = RunOptions(
-        out=out,
-        wait=wait,
-        allow_changes=allow_changes,
-        only_failed=retry_failed,
-        allow_failures=allow_failures,
-        allow_unknown_cost=allow_unknown_cost,
-        remake=allow_remake,
-        limit=limit,
-        shard=parse_shard(shard) if shard else None,
-    )
     stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
-    _work(audit, stages, options, as_json)
+    _work(audit, stages, RunOptions(shard=parse_shard(shard) if shard else None, **options), as_json)
 
 
 @click.command()
@@ -106,23 +86,14 @@ def run(
     help="Blur portraits, or omit them. Links to pictures are removed too.",
 )
 @click.option("--judge", default="", help="Whose scores the first screen and the drawings show, such as people.")
-def report(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    allow_changes: bool,
-    as_json: bool,
-    redact: Redaction | None,
-    judge: str,
-) -> None:
+def report(audit: Path, as_json: bool, redact: Redaction | None, **options: Any) -> None:
     """Write report.html: one self-contained page.
 
     It needs no network, shows the worst edits first, and links every number to its rows.
     """
     from stillme.work.options import RunOptions
 
-    options = RunOptions(out=out, wait=wait, allow_changes=allow_changes, redact=redact or "none", judge=judge)
-    _work(audit, ("report",), options, as_json)
+    _work(audit, ("report",), RunOptions(redact=redact or "none", **options), as_json)
 
 
 def _work(audit: Path, stages: tuple[Name, ...], options: RunOptions, as_json: bool) -> None:
@@ -180,3 +151,58 @@ def _next(stages: tuple[Name, ...], summary: RunResult) -> tuple[str, ...]:
         return "run", *_only(stages)
     follows: Mapping[Name, Name] = {"edit": "judge", "judge": "estimate"}
     return ("run", "--only", follows[last]) if last in follows else ("report",)
+
+
+@click.command()
+@audit_argument
+@out_option
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; by default this machine only."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8777, show_default=True, help="0 takes any free one.")
+@click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
+@json_option
+def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, as_json: bool) -> None:
+    """Show the report in a browser while the run is in progress.
+
+    Ctrl-C ends it. The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run
+    is never disturbed. Only this machine can connect. With another --host, that network can see the portraits.
+    """
+    from stillme.report.server import Served
+    from stillme.report.server import serve as serve_report
+    from stillme.web.hosts import is_loopback
+
+    def ready(address: str) -> None:
+        if as_json:
+            print_json({"address": address})
+        else:
+            echo(f"{address}  (Ctrl-C ends it)")
+        if not is_loopback(host) and redact is None:
+            echo(f"Anyone who can reach {host} sees the portraits; --redact blur hides them.", err=True)
+
+    serve_report(Served(path=audit, out=out, redact=redact or "none", host=host, port=port), ready)
+
+
+@click.command()
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--into", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run to add to.")
+@json_option
+def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
+    """Add the rows and pictures of RUNS to one run.
+
+    RUNS are shards of one audit, or other runs of it.
+
+    Rows are added by key and never changed; the same merge twice adds nothing. Where two runs have
+    different results for the same work, the first counts, the other is named, and the exit code is 1.
+    Runs of different audits are refused.
+    """
+    from stillme.runs.store import merging
+
+    merged = merging.merge(runs, into)
+    if as_json:
+        print_json(merging.as_json(merged, into))
+    else:
+        echo(merging.as_text(merged, into))
+        print_next("run", into, "--only", "estimate")
+    if merged.conflicts or merged.lost:
+        sys.exit(1)

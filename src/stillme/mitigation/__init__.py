@@ -17,63 +17,17 @@ from typing import TYPE_CHECKING
 from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
-    from stillme.mitigation.arms import NEEDS_FEATURES, NOOP_INSTRUCTION, Position, combined, instruction
-    from stillme.mitigation.extractors import extractor_named, feature_prompt
-    from stillme.mitigation.features import (
-        DIMENSIONS,
-        Declined,
-        Described,
-        Extraction,
-        Extractor,
-        Features,
-        Unusable,
-        extraction_key,
-    )
-    from stillme.mitigation.labels import Label, lint
-    from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
-    from stillme.mitigation.pairing import NotPaired, differences, require_paired
+    from stillme.mitigation.arms import combined, require_paired
+    from stillme.mitigation.extractors import feature_prompt
+    from stillme.mitigation.features import FeaturePrompt, NoFeaturePrompt
+    from stillme.mitigation.labels import lint
 
-__all__ = [
-    "DIMENSIONS",
-    "NEEDS_FEATURES",
-    "NOOP_INSTRUCTION",
-    "Declined",
-    "Described",
-    "Extraction",
-    "Extractor",
-    "FeaturePrompt",
-    "Features",
-    "Label",
-    "NoFeaturePrompt",
-    "NotPaired",
-    "Position",
-    "Unusable",
-    "combined",
-    "differences",
-    "extraction_key",
-    "extractor_named",
-    "feature_prompt",
-    "instruction",
-    "lint",
-    "merge",
-    "require_paired",
-]
+__all__ = ["FeaturePrompt", "NoFeaturePrompt", "combined", "feature_prompt", "lint", "require_paired"]
 
 __getattr__ = deferred(
     __name__,
-    arms=("NEEDS_FEATURES", "NOOP_INSTRUCTION", "Position", "combined", "instruction"),
-    extractors=("extractor_named", "feature_prompt"),
-    features=(
-        "DIMENSIONS",
-        "Declined",
-        "Described",
-        "Extraction",
-        "Extractor",
-        "Features",
-        "Unusable",
-        "extraction_key",
-    ),
-    labels=("Label", "lint"),
-    merging=("FeaturePrompt", "NoFeaturePrompt", "merge"),
-    pairing=("NotPaired", "differences", "require_paired"),
+    arms=("combined", "require_paired"),
+    extractors=("feature_prompt",),
+    features=("FeaturePrompt", "NoFeaturePrompt"),
+    labels=("lint",),
 )

@@ -1,16 +1,21 @@
-"""How an arm turns a prompt into the editor's instruction."""
+"""How an arm turns a prompt into the editor's instruction, and that arms differ in nothing else.
+
+In the authors' code the arms ran with different steps and seeds, so the difference between them is not due to the
+feature prompt alone.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, assert_never
 
 import numpy as np
 
-from stillme.core.types import Arm, Prompt, digest
+from stillme.core.errors import StillmeError
+from stillme.core.types import Arm, Prompt, Request, digest
 from stillme.mitigation.features import OPENING
 
 Position = Literal["prepend", "append"]
@@ -128,3 +133,80 @@ def _kinds(count: int) -> list[str]:
 @cache
 def _words() -> Mapping[str, Any]:
     return tomllib.loads(files("stillme.mitigation").joinpath("placebo.toml").read_text("utf-8"))
+
+
+class NotPaired(StillmeError):
+    """Two requests that must not be compared, because more than the arm differs."""
+
+
+def differences(one: Request, other: Request) -> Iterator[str]:
+    """Every difference between two requests beyond arm and instruction, as `seed: 1 and 2`."""
+    if one.arm == other.arm:
+        yield f"the arm is {one.arm} in both"
+    first, second = (
+        [(portrait.id, portrait.image.sha256) for portrait in request.portraits] for request in (one, other)
+    )
+    if first != second:
+        ids = _ids(one), _ids(other)
+        yield f"portrait: {ids[0]} and {ids[1]}" if ids[0] != ids[1] else f"the image of portrait {ids[0]}"
+    if (one.prompt.id, one.prompt.text) != (other.prompt.id, other.prompt.text):
+        same = one.prompt.id == other.prompt.id
+        yield f"the text of prompt {one.prompt.id}" if same else f"prompt: {one.prompt.id} and {other.prompt.id}"
+    yield from _editor_differences(one, other)
+    if one.seed != other.seed:
+        yield f"seed: {one.seed} and {other.seed}"
+    if one.attributes_matter and [dict(p.attributes) for p in one.portraits] != [
+        dict(p.attributes) for p in other.portraits
+    ]:
+        yield "the labels that a known-answer editor reads"
+
+
+def require_paired(one: Request, other: Request) -> None:
+    """Raise `NotPaired` unless the requests differ in the arm alone."""
+    if more := list(differences(one, other)):
+        raise NotPaired(
+            f"{_name(one)} and {_name(other)} differ in more than the arm ({'; '.join(more)}), so they cannot be "
+            "compared. Run both arms in one audit."
+        )
+
+
+def _editor_differences(one: Request, other: Request) -> Iterator[str]:
+    first, second = one.editor, other.editor
+    if first.use != second.use:
+        yield f"editor: {first.use} and {second.use}"
+        return
+    if first.version != second.version:
+        yield f"version of {first.use}: {first.version} and {second.version}"
+    for name in sorted({*first.parameters, *second.parameters}):
+        values = first.parameters.get(name), second.parameters.get(name)
+        if values[0] != values[1]:
+            yield f"{name}: {values[0]!r} and {values[1]!r}"
+
+
+def _name(request: Request) -> str:
+    return f"{_ids(request)} × {request.prompt.id} ({request.arm})"
+
+
+def _ids(request: Request) -> str:
+    return " + ".join(portrait.id for portrait in request.portraits)
+
+
+class PairedArms:
+    """The requests of one editor as they come, portrait by portrait."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[tuple[str, ...], str, int], Request] = {}
+        self._portrait = ""
+
+    def check(self, request: Request) -> None:
+        """Raise `NotPaired` if a request differs from another arm's of its cell in more than the arm."""
+        if request.arm is Arm.NOOP:
+            return  # has an instruction of its own, once per portrait
+        # Requests come portrait by portrait, so no more than one portrait's are kept.
+        if request.portraits[0].id != self._portrait:
+            self._portrait = request.portraits[0].id
+            self._first.clear()
+        people = tuple(portrait.id for portrait in request.portraits)
+        first = self._first.setdefault((people, request.prompt.id, request.seed), request)
+        if first.arm is not request.arm:
+            require_paired(first, request)

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from stillme.core.errors import InvalidParameters, StillmeError, UnknownName
 from stillme.core.types import ImageFile
 from stillme.mitigation import measured
-from stillme.mitigation.features import Extraction, Extractor
-from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
+from stillme.mitigation.features import Extraction, Extractor, FeaturePrompt, NoFeaturePrompt, merge
 
 
 def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> Extractor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import assert_never
 
 from stillme.core.capabilities import Needs
 from stillme.core.types import Failed, ImageFile, Json, Spec, digest
@@ -49,10 +49,6 @@ class Features:
         return lint(self.sentence)
 
 
-def _nothing() -> Mapping[str, Json]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """A description that names no demographic group."""
@@ -60,7 +56,7 @@ class Described:
     features: Features
     raw: str | None = None
     """The raw answers, including a rejected first one."""
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The settings that really applied, or the measurements behind the words."""
     cost: float = 0.0
 
@@ -71,7 +67,7 @@ class Declined:
 
     reason: str
     raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     cost: float = 0.0
 
 
@@ -81,42 +77,33 @@ class Unusable:
 
     problem: str
     raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
     cost: float = 0.0
 
 
 Extraction = Described | Declined | Unusable | Failed
 
 
-class Extractor(Protocol):
+class Extractor:
     """Describes the person in an image. Failures are values, not exceptions."""
 
-    @property
-    def spec(self) -> Spec:
-        """The extractor, and every setting that can change its words."""
-        ...
-
-    @property
-    def needs(self) -> Needs:
-        """What the machine must have."""
-        ...
-
-    @property
-    def concurrency(self) -> int:
-        """Images that may be described at once."""
-        ...
+    spec: Spec
+    """The extractor, and every setting that can change its words."""
+    needs = Needs()
+    """What the machine must have."""
+    concurrency = 1
+    """Images that may be described at once."""
 
     def problems(self) -> Iterator[str]:
         """What would go wrong, one sentence per problem, before the first image."""
-        ...
+        yield from ()
 
     def extract(self, image: ImageFile) -> Extraction:
         """Describe one image, in at most two attempts."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close connections."""
-        ...
 
 
 def extraction_key(image: ImageFile, extractor: Spec) -> str:
@@ -130,3 +117,73 @@ def listed(phrases: Iterable[str]) -> str:
     if not first:
         return last
     return f"{', '.join(first)}, and {last}" if len(first) > 1 else f"{first[0]} and {last}"
+
+
+_NOUNS: Mapping[str, str] = {
+    "skin_tone": "skin tone",
+    "face_shape": "face shape",
+    "distinctive_features": "distinctive features",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturePrompt:
+    """The sentence that asks an editor to keep a person's appearance."""
+
+    sentence: str
+    dimensions: Mapping[str, str]
+    """What the sentence is based on, by the names of `DIMENSIONS`."""
+    by: Mapping[str, Features]
+    """Each extractor's features, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoFeaturePrompt:
+    """This portrait has no feature prompt; none is made up."""
+
+    reason: str
+    retryable: bool = False
+    """Whether another run may produce one."""
+
+
+def merge(extractions: Sequence[tuple[str, Extraction]]) -> FeaturePrompt | NoFeaturePrompt:
+    """One prompt from the extractions of one or several extractors, with their names.
+
+    The first extractor's sentence is used; dimensions that it lacks are added from the next extractor that has them.
+    Every extractor must have succeeded: otherwise some portraits would be described by two and others by one.
+    """
+    described: dict[str, Features] = {}
+    failures: list[NoFeaturePrompt] = []
+    for name, extraction in extractions:
+        match extraction:
+            case Described(features=features):
+                described[name] = features
+            case Declined(reason=reason):
+                failures.append(NoFeaturePrompt(reason=f"{name} declined: {reason}"))
+            case Unusable(problem=problem):
+                failures.append(NoFeaturePrompt(reason=f"{name} gave no usable answer: {problem}"))
+            case Failed(error=error, retryable=retryable):
+                failures.append(NoFeaturePrompt(reason=f"{name} failed: {error}", retryable=retryable))
+            case never:
+                assert_never(never)
+    if failures or not described:
+        reason = "; ".join(failure.reason for failure in failures) or "no extractor was asked"
+        return NoFeaturePrompt(reason=reason, retryable=bool(failures) and all(one.retryable for one in failures))
+    return _merged(described)
+
+
+def _merged(described: Mapping[str, Features]) -> FeaturePrompt | NoFeaturePrompt:
+    first, *others = described.values()
+    dimensions = dict(first.dimensions)
+    for other in others:
+        dimensions |= {name: text for name, text in other.dimensions.items() if name not in dimensions}
+    added = {name: dimensions[name] for name in DIMENSIONS if name in dimensions and name not in first.dimensions}
+    sentence = first.sentence
+    if added:
+        phrases = listed([f"{_NOUNS.get(name, name)} ({text.rstrip('.')})" for name, text in added.items()])
+        sentence = f"{sentence} Also maintain the {phrases}."
+    if labels := lint(sentence):
+        # Each part passed alone; together they may form a label, such as a colour before a person.
+        return NoFeaturePrompt(reason=f"the merged sentence has labels: {'; '.join(map(str, labels))}")
+    ordered = {name: dimensions[name] for name in DIMENSIONS if name in dimensions}
+    return FeaturePrompt(sentence=sentence, dimensions=ordered, by=described)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from stillme.core import images
 from stillme.core.colour import Floats, delta_e, linear_to_lab, to_linear
 from stillme.core.errors import UnreadableImage
-from stillme.core.protocols import Needs
 from stillme.core.types import Failed, ImageFile, Json, Spec
 from stillme.instruments import faces
 from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, RIGHT_EYE
 from stillme.instruments.faces.raster import Mask, Picture, fit, polygon
-from stillme.mitigation.features import OPENING, Declined, Described, Extraction, Features, listed
+from stillme.mitigation.features import OPENING, Declined, Described, Extraction, Extractor, Features, listed
 
 NAME = "measured"
 
@@ -41,17 +40,13 @@ _NOSE_WINGS = (129, 358)
 _EYE_CORNERS = (33, 263)
 
 
-class MeasuredExtractor:
+class MeasuredExtractor(Extractor):
     """Describes skin tone, face shape, nose and hair as measured offline; needs no key."""
+
+    concurrency = 2
 
     def __init__(self) -> None:
         self.spec = Spec(use=NAME, version=str(_limits()["version"]), parameters={})
-        self.needs = Needs()
-        self.concurrency = 2
-
-    def problems(self) -> Iterator[str]:
-        """None: it has no settings and needs no key."""
-        yield from ()
 
     def extract(self, image: ImageFile) -> Extraction:
         """Measure one image. Without exactly one frontal face it is `Declined`, with the reason."""
@@ -72,9 +67,6 @@ class MeasuredExtractor:
         if face.turned > limits["turned"]:
             return Declined(reason="the face is turned away", effective={"measured": {"turned": round(face.turned, 3)}})
         return _described(face)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,15 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from stillme.core.protocols import Needs, spec_of
 from stillme.core.types import Failed, ImageFile, Json, digest
-from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question
 from stillme.judges.vlm.settings import retired_on
-from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
+from stillme.mitigation.features import (
+    DIMENSIONS,
+    OPENING,
+    Declined,
+    Described,
+    Extraction,
+    Extractor,
+    Features,
+    Unusable,
+)
 
 _NOT_SEEN = frozenset(
     {"", "none", "n/a", "na", "not visible", "none visible", "unknown", "unclear", "cannot be determined"}
@@ -26,24 +34,6 @@ _ASK_AGAIN = (
     "Describe only what can be seen. Use no word for a race, ethnicity, nationality, gender or age group, and no "
     f'pronoun that tells a gender; begin identity_prompt with "{OPENING}". Answer again in full.'
 )
-
-
-class AskableModel(Protocol):
-    """A `stillme.judges.vlm.Model`, or a fake of it."""
-
-    settings: ModelSettings
-
-    def problems(self) -> list[str]:
-        """Settings that would be ignored."""
-        ...
-
-    def ask(self, question: Question) -> Reply:
-        """One reply; failures are values."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
 
 
 class FeatureAnswer(BaseModel):
@@ -71,10 +61,10 @@ class FeatureAnswer(BaseModel):
         return Features(dimensions=seen, sentence=_plain(self.identity_prompt))
 
 
-class ModelExtractor:
+class ModelExtractor(Extractor):
     """Has a vision-language model describe a portrait; rejects answers with demographic labels."""
 
-    def __init__(self, name: str, model: AskableModel) -> None:
+    def __init__(self, name: str, model: Model) -> None:
         self._model = model
         settings = model.settings
         spec = spec_of(name, "1", settings)

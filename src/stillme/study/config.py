@@ -12,7 +12,7 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from pydantic import Field, ValidationError
 
-from stillme.audit.places import Location, Places, explain
+from stillme.audit.places import Location, TomlPlaces, explain
 from stillme.core import rubric
 from stillme.core.errors import Invalid, Problem, StillmeError, did_you_mean
 from stillme.core.protocols import Section
@@ -233,7 +233,7 @@ def load(folder: Path) -> StudyConfig:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidStudy(str(file), [Problem(place="", message=f"is not TOML: {error}")]) from None
-    places = Places(text)
+    places = TomlPlaces(text)
     try:
         config = StudyConfig.model_validate(data)
     except ValidationError as error:
@@ -257,7 +257,7 @@ def warnings(config: StudyConfig) -> Iterator[str]:
 
 def lacking_for_people(config: StudyConfig, file: Path) -> list[Problem]:
     """What a study must state before real people enter it."""
-    places = Places(file.read_text("utf-8-sig"))
+    places = TomlPlaces(file.read_text("utf-8-sig"))
     needed: tuple[tuple[Location, str, str], ...] = (
         (("contact",), config.contact, "is empty; name whom participants may ask, such as an e-mail address"),
         (("consent", "retention"), config.consent.retention, "is empty; say how long answers and ids are kept"),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import cast
 
 from stillme import audit as audits
+from stillme.audit.audit import Audit
 from stillme.audit.loading import FILE
-from stillme.audit.plan import Audit
 from stillme.core.errors import AuditChanged, StillmeError
 from stillme.core.types import Json, Spec
 from stillme.runs.store import Store

@@ -11,8 +11,8 @@ from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.core.errors import StillmeError
 from stillme.core.protocols import expected_dollars
 from stillme.core.types import Failed, Portrait, Prompt
-from stillme.mitigation import (
-    NEEDS_FEATURES,
+from stillme.mitigation.arms import NEEDS_FEATURES
+from stillme.mitigation.features import (
     Declined,
     Described,
     Extraction,

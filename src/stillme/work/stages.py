@@ -14,7 +14,7 @@ from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import ImageFile, Request
-from stillme.mitigation import extraction_key
+from stillme.mitigation.features import extraction_key
 from stillme.portraits import folder as portrait_folder
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.store import Store

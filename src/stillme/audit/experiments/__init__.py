@@ -93,10 +93,6 @@ runs = ["{run}"]
 """
 
 
-def _embedded() -> tuple[Portrait, ...]:
-    return registry.portrait_set("synthetic")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """What an experiment is made with."""
@@ -104,7 +100,7 @@ class Setup:
     as_paper: bool = False
     """Set every departure back that can be set back."""
     source: str = "synthetic"
-    portraits: tuple[Portrait, ...] = field(default_factory=_embedded)
+    portraits: tuple[Portrait, ...] = field(default_factory=lambda: registry.portrait_set("synthetic"))
     """Those of the source."""
     run: str = ""
     """The first experiment's run, as seen from the new folder."""
@@ -147,5 +143,5 @@ def _genders(setup: Setup) -> str:
         )
     return "\n".join(
         f'{key} = "{quoted(value)}"'
-        for key, value in (("gender", genders.factor), ("male", genders.male), ("female", genders.female))
+        for key, value in (("gender", genders.gender), ("male", genders.male), ("female", genders.female))
     )

@@ -10,14 +10,12 @@ from collections.abc import Set as AbstractSet
 
 from stillme.audit.config import RolesSection
 from stillme.audit.design import RecordedRequest, assessment_key, reading_key
-from stillme.audit.grid import grid_of
-from stillme.audit.roles import expected_place
-from stillme.audit.sampling import Sample
+from stillme.audit.grid import Sample, expected_place, grid_of
 from stillme.core import rubric
 from stillme.core.rubric.readings import AXES
 from stillme.core.types import Json, Request, Spec
 from stillme.findings.evidence.bundle import Difference
-from stillme.mitigation import NEEDS_FEATURES
+from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.runs import Run
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of
 from stillme.runs.store.ledger_copy import row_count

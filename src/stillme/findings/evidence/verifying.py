@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
+from stillme.audit.audit import without_none
 from stillme.audit.config import EstimatesSection
 from stillme.audit.design import Design, UnreadableDesign, configuration_hash
-from stillme.audit.plan import without_none
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS
 from stillme.core.types import Arm, Json, digest

@@ -1,17 +1,21 @@
-"""Which column means what, and what a row therefore says."""
+"""Files of scores: their rows one by one, which column means what, and what a row therefore says."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
 
 from stillme.core import rubric
-from stillme.core.errors import Invalid, Problem, StillmeError, did_you_mean
+from stillme.core.errors import Invalid, MissingExtra, Problem, StillmeError, did_you_mean
 from stillme.core.rubric import Axis
 from stillme.core.types import Abstained, Arm, Failed, Rated, Rating
-from stillme.findings.exchange.table_files import Row
 
 EDIT_COLUMNS = ("edit", "portrait", "prompt", "editor", "arm", "seed")
 """Columns that name the edit: by its key, or by what was requested."""
@@ -37,28 +41,20 @@ class InvalidJudgements(Invalid):
     shown = 10
 
 
-def _no_names() -> Mapping[str, str]:
-    return {}
-
-
-def _no_values() -> Mapping[str, tuple[str, ...]]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
     """What the user says about the file's columns."""
 
-    names: Mapping[str, str] = field(default_factory=_no_names)
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our name to the file's: a column, or in a file with one row per axis the word for an axis.
 
     `feature.race_change` is the column of that axis for the arm `feature`, in a file with both arms in one row.
     """
-    fixed: Mapping[str, str] = field(default_factory=_no_names)
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Values that hold for every row and are in no column."""
-    where: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The file's column to the values, one of which rows must have there; other rows are left out."""
-    unless: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    unless: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The file's column to the values that rows must not have there."""
     ignored: tuple[str, ...] = ()
     """The file's columns that are not read, although their names are close to known ones."""
@@ -87,7 +83,7 @@ class Layout:
                 "where a row has the scores of two arms."
             )
 
-    def selects(self, row: Row) -> bool:
+    def selects(self, row: FileRow) -> bool:
         """Whether `where` and `unless` keep the row."""
         wanted, unwanted = self._mapping.where, self._mapping.unless
         return all(row.cells.get(name, "") in values for name, values in wanted.items()) and not any(
@@ -162,12 +158,12 @@ class Layout:
         """What holds for every row and is in no column."""
         return self._mapping.fixed
 
-    def cell(self, row: Row, ours: str) -> str:
+    def cell(self, row: FileRow, ours: str) -> str:
         """What a row says under one of our names; empty where it says nothing."""
         column = self._column(ours)
         return (row.cells.get(column, "") if column else "") or self._mapping.fixed.get(ours, "")
 
-    def parts(self, row: Row) -> Iterator[tuple[str, Mapping[str, Rating]]]:
+    def parts(self, row: FileRow) -> Iterator[tuple[str, Mapping[str, Rating]]]:
         """What a row says of each arm: the arm, empty where the row names it, and ratings by axis."""
         if self._long:
             has_score = self.cell(row, "score") or self.cell(row, "outcome")
@@ -178,7 +174,7 @@ class Layout:
             if scores or len(self._axis_columns) == 1:
                 yield arm, {axis: _rating(self._axes[axis], score, "", "") for axis, score in scores.items()}
 
-    def _long_rating(self, row: Row) -> tuple[str, Rating]:
+    def _long_rating(self, row: FileRow) -> tuple[str, Rating]:
         word = self.cell(row, "axis")
         axis = self._axis_by_word.get(word)
         if axis is None:
@@ -214,3 +210,115 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One row as text; an absent value is an empty string."""
+
+    place: str
+    """`line 12`, or `row 12` of a file without lines."""
+    cells: Mapping[str, str]
+
+
+def columns_of(path: Path) -> list[str]:
+    """Every column that any row of a file has, in the order of appearance."""
+    if path.suffix.lower() == ".csv":
+        first = next(read(path), None)
+        if first is None:
+            raise StillmeError(f"{path} has no rows.")
+        return list(first.cells)
+    return list(dict.fromkeys(name for row in read(path) for name in row.cells))
+
+
+def read(path: Path) -> Iterator[FileRow]:
+    """All rows of a file, by its ending, one at a time."""
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .json, .jsonl or .parquet file.")
+    try:
+        yield from reader(path)
+    except OSError as error:
+        raise StillmeError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise StillmeError(f"{path} is not UTF-8; save it as UTF-8.") from None
+
+
+def _csv(path: Path) -> Iterator[FileRow]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        columns = list(reader.fieldnames or ())
+        if repeated := {name for name in columns if columns.count(name) > 1}:
+            raise StillmeError(f"{path} has two columns called {min(repeated)!r}; rename one.")
+        try:
+            for entry in reader:
+                place = f"line {reader.line_num}"
+                if None in entry or None in entry.values():
+                    raise StillmeError(f"{path}, {place}: has more or fewer cells than the header, {len(columns)}.")
+                yield FileRow(place, {name: cell.strip() for name, cell in entry.items()})
+        except csv.Error as error:
+            raise StillmeError(f"{path}, line {reader.line_num}: is not CSV ({error}).") from None
+
+
+def _json_lines(path: Path) -> Iterator[FileRow]:
+    with path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise StillmeError(f"{path}, line {number}: is not JSON ({error.msg}).") from None
+            yield _json_row(path, f"line {number}", entry)
+
+
+def _json(path: Path) -> Iterator[FileRow]:
+    """An array of objects."""
+    try:
+        entries = json.loads(path.read_text("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        how = "; one object a line is .jsonl" if error.msg == "Extra data" else ""
+        raise StillmeError(f"{path} is not JSON ({error.msg}, line {error.lineno}){how}.") from None
+    if not isinstance(entries, list):
+        raise StillmeError(f"{path} is not an array of rows; write [{{...}}, {{...}}], or one object a line as .jsonl.")
+    for number, entry in enumerate(cast("list[Any]", entries), start=1):
+        yield _json_row(path, f"row {number}", entry)
+
+
+def _json_row(path: Path, place: str, entry: Any) -> FileRow:
+    if not isinstance(entry, dict):
+        raise StillmeError(f"{path}, {place}: is not a JSON object.")
+    return FileRow(place, {name: _text(value) for name, value in cast("dict[str, Any]", entry).items()})
+
+
+def _parquet(path: Path) -> Iterator[FileRow]:
+    if find_spec("pyarrow") is None:
+        raise MissingExtra(f'{path} needs pyarrow, which is not installed: run `pip install "stillme[parquet]"`.')
+    import pyarrow.parquet as parquet
+
+    try:
+        file: Any = cast("Any", parquet).ParquetFile(path)
+    except ValueError as error:
+        raise StillmeError(f"{path} is not a Parquet file ({error}).") from None
+    number = 0
+    for batch in file.iter_batches(batch_size=5_000):
+        for entry in cast("list[dict[str, Any]]", batch.to_pylist()):
+            number += 1
+            yield FileRow(f"row {number}", {name: _text(value) for name, value in entry.items()})
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        # Tables with gaps keep whole numbers as floats; a seed of 1.0 is 1.
+        return str(int(value))
+    return str(value).strip()
+
+
+_READERS: Mapping[str, Callable[[Path], Iterator[FileRow]]] = {
+    ".csv": _csv,
+    ".json": _json,
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}

@@ -1,16 +1,25 @@
-"""Rows of scores as codes and numbers: read once, a few bytes for each score."""
+"""Rows of scores as codes and numbers, read once with a few bytes for each score; and as assessments of a run.
+
+What a run has already stays, and what contradicts it is a problem.
+"""
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
+from stillme.audit.design import JudgeRecord, assessment_key
 from stillme.core import rubric
-from stillme.core.types import Abstained, Failed, Rated, Rating, digest
-from stillme.findings.exchange.columns import Layout, Unreadable
-from stillme.findings.exchange.table_files import Row
+from stillme.core.errors import Problem
+from stillme.core.files import sha256_of
+from stillme.core.types import Abstained, Assessment, Failed, Rated, Rating, digest
+from stillme.findings.exchange.columns import FileRow, Layout, Unreadable
+from stillme.runs.store import AssessmentRow, Store
 
 Kind = Literal["model", "instrument", "person"]
 JUDGE = "judge"
@@ -30,14 +39,14 @@ class RowsAsked:
     """The judges that measure."""
     models: tuple[str, ...] = ()
     """The judges that are models: all others too, but an audit takes only judges whose kind is said."""
-    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    reference: Mapping[str, str] = field(default_factory=dict[str, str])
     title: str = ""
     confidence: float | None = None
-    rule: str = ""
+    rule: str | None = None
     """How models are combined."""
     primary: str = ""
     """The model that decides where two are more than a point apart, under the paper's rule."""
-    paper: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    paper: Mapping[str, str] = field(default_factory=dict[str, str])
     """Editor to the paper's editor that it is, such as `flux2-dev`."""
     race_cut: int | None = None
     """From which score on the paper's Tables 19 and 20 count a race as changed."""
@@ -55,7 +64,7 @@ class RowsAsked:
 class RatedEdits(Protocol):
     """The edits that rows are about: those of a run, or new ones."""
 
-    def find(self, row: Row, arm: str, *, has_scores: bool) -> int | None:
+    def find(self, row: FileRow, arm: str, *, has_scores: bool) -> int | None:
         """The number of the edit; None for one without a picture. Raises `Unreadable` with what is wrong."""
         ...
 
@@ -101,7 +110,7 @@ class RowTable:
     def _judge_of(self, entry: int) -> str:
         return list(self.judges)[self.by[entry]]
 
-    def add(self, row: Row) -> None:
+    def add(self, row: FileRow) -> None:
         """Take a row in, or raise `Unreadable`."""
         for arm, ratings in self._layout.parts(row):
             edit = self._found.find(row, arm, has_scores=bool(ratings))
@@ -111,7 +120,7 @@ class RowTable:
                 raise Unreadable("no score at all; remove the row")
             self._rate(row, edit, ratings)
 
-    def _rate(self, row: Row, edit: int, ratings: Mapping[str, Rating]) -> None:
+    def _rate(self, row: FileRow, edit: int, ratings: Mapping[str, Rating]) -> None:
         judge = self._layout.cell(row, "judge") or JUDGE
         axes = self.judges.setdefault(judge, set())
         code = list(self.judges).index(judge)
@@ -140,7 +149,7 @@ class RowTable:
             self.outcome.append(_outcome(rating))
             self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
 
-    def _epoch(self, row: Row, judge: str, edit: int) -> int:
+    def _epoch(self, row: FileRow, judge: str, edit: int) -> int:
         """Which of the answers about an edit this is: by its number, or by its rater's place among the raters."""
         rater, epoch = pseudonym(self._layout.cell(row, "rater")), self._layout.cell(row, "epoch")
         if epoch and not epoch.isdecimal():
@@ -203,3 +212,93 @@ def _outcome(rating: Rating) -> int:
             return ABSTAINED
         case _:
             return FAILED
+
+
+CHUNK = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class RatedEdit:
+    """An edit as its assessments are keyed."""
+
+    key: str
+    image: str
+
+
+def provenance_of(file: Path) -> Mapping[str, str]:
+    """What every row keeps of its file."""
+    return {"file": file.name, "sha256": sha256_of(file)}
+
+
+def new_assessments(
+    store: Store,
+    table: RowTable,
+    judges: Mapping[str, JudgeRecord],
+    edits: Sequence[RatedEdit],
+    provenance: Mapping[str, str],
+    problems: list[Problem],
+) -> Iterator[AssessmentRow]:
+    """The assessments that the run does not have yet; one that it has with other scores is a problem."""
+    all_of_them = table.assessments()
+    while chunk := list(itertools.islice(all_of_them, CHUNK)):
+        rows = [
+            _row(table, judges[judge], edits[edit], epoch, entries, provenance) for edit, judge, epoch, entries in chunk
+        ]
+        finished = store.finished("assessment", [row.key for row in rows])
+        stored: defaultdict[str, dict[str, tuple[str, float | None]]] = defaultdict(dict)
+        for key, axis, outcome, score in store.judgements(sorted(finished)):
+            stored[key][axis] = (outcome, score)
+        for row, (_, judge, _, entries) in zip(rows, chunk, strict=True):
+            if row.key not in finished:
+                yield row
+            elif stored[row.key] != {axis: _plain(rating) for axis, rating in row.assessment.ratings.items()}:
+                message = _differs(judge, stored[row.key], row.assessment.ratings)
+                problems.append(Problem(place=f"line {table.line[entries[0]]}", message=message))
+
+
+def _row(
+    table: RowTable,
+    judge: JudgeRecord,
+    edit: RatedEdit,
+    epoch: int,
+    entries: Sequence[int],
+    provenance: Mapping[str, str],
+) -> AssessmentRow:
+    rater = table.rater(entries[0])
+    lines = sorted({table.line[entry] for entry in entries})
+    return AssessmentRow(
+        key=assessment_key(edit.key, edit.image, judge.spec.key, epoch),
+        edit=edit.key,
+        epoch=epoch,
+        judge=judge.spec,
+        assessment=Assessment(
+            ratings={table.axes[table.axis[entry]]: table.rating(entry) for entry in entries},
+            effective={**provenance, "lines": lines, **({"rater": rater} if rater else {})},
+        ),
+        attempts=1,
+        seconds=0.0,
+        cost=0.0,
+    )
+
+
+def _differs(judge: str, stored: Mapping[str, tuple[str, float | None]], ratings: Mapping[str, Rating]) -> str:
+    before = ", ".join(f"{axis} {_shown(*score)}" for axis, score in sorted(stored.items()))
+    now = ", ".join(f"{axis} {_shown(*_plain(rating))}" for axis, rating in sorted(ratings.items()))
+    return (
+        f"{judge!r} already has {before} for this edit, the file {now}. Rows are never changed: import the "
+        "corrected scores under another judge's name, all of them"
+    )
+
+
+def _plain(rating: Rating) -> tuple[str, float | None]:
+    match rating:
+        case Rated(score=score):
+            return "rated", score
+        case Failed():
+            return "failed", None
+        case _:
+            return "abstained", None
+
+
+def _shown(outcome: str, score: float | None) -> str:
+    return f"{score:g}" if score is not None else outcome

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,13 @@ import numpy as np
 
 from stillme.audit.loading import FILE
 from stillme.core.errors import Problem, StillmeError, did_you_mean
-from stillme.findings.exchange.audit_run import append_rows
-from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable
-from stillme.findings.exchange.matching import RunEdits
-from stillme.findings.exchange.new_edits import STATES, NewEdits, is_papers
-from stillme.findings.exchange.row_run import RunOfRows, imported_as
+from stillme.findings.exchange.audit_run import RunEdits, append_rows
+from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
+from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
 from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
-from stillme.findings.exchange.table_files import columns_of, read
 from stillme.runs import Run, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
-
-
-def _no_watch(_rows: int) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +55,8 @@ class RowsSummary:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        names = ("edits", "refused", "failed", "scores", "abstained", "new", "portraits", "has_states", "left_out")
-        return {name: getattr(self, name) for name in (*names, "already")} | {
-            "file": str(self.file),
-            "into": str(self.into),
-            "editors": list(self.editors),
-            "judges": list(self.judges),
-            "declared": list(self.declared),
-            "unread_columns": list(self.unread),
-            "notes": list(self.notes),
-        }
+        told = {**asdict(self), "file": str(self.file), "into": str(self.into)}
+        return {"unread_columns" if name == "unread" else name: value for name, value in told.items()}
 
     def as_text(self) -> str:
         """For the terminal."""
@@ -100,14 +85,15 @@ def import_rows(
     *,
     out: Path | None = None,
     wait: float = 0.0,
-    watch: Callable[[int], None] = _no_watch,
+    watch: Callable[[int], None] = lambda _: None,
 ) -> RowsSummary:
     """Import the rows of `file` into the run or audit `into`: all of them, or none.
 
     Where there is no run, and no audit.toml, a run is made of the rows.
     """
     reading = _Reading(file, asked, mapping, watch)
-    folder = out or (folder_of(into) if into.exists() and not _is_empty(into) else into)
+    is_new = not into.exists() or (into.is_dir() and not any(into.iterdir()))
+    folder = out or (into if is_new else folder_of(into))
     if not Store.exists(folder):
         if (folder / FILE).is_file():
             raise StillmeError(f"{folder} has no run yet. `stillme run {folder} --only edit` makes the edits to rate.")
@@ -122,10 +108,6 @@ def import_rows(
         # A judge that was just added to audit.toml is known from here on.
         adopt(folder, store)
         return _into_audit(reading, store, Run(store))
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
 
 
 class _Reading:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +16,13 @@ from stillme.estimates import Edits, Settings, design
 from stillme.estimates.design import Plan
 from stillme.estimates.headlines import MIN_UNITS
 from stillme.estimates.quantities import Columns, Floats
-from stillme.findings.plan.answers import (
-    Against,
-    Alternative,
-    DetectableGap,
-    Gap,
-    RatingsNeeded,
-    Requirement,
-    RoleDeviation,
-)
 from stillme.findings.plan.assumptions import AssumedRate, Assumptions
 from stillme.findings.plan.costs import Bills
 from stillme.findings.plan.power import (
     JUDGE_CORRELATION,
-    Mean,
+    MeanMeasure,
     Measure,
-    Rate,
+    RateMeasure,
     Side,
     Terms,
     effective_size,
@@ -41,6 +33,100 @@ from stillme.findings.plan.power import (
 )
 
 Flags = NDArray[np.bool_]
+
+
+Against = Literal["another group", "the others"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallestGap:
+    """The smallest gap that is detected, for the assumed ICC and for its range; None if no gap is."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    corrected: float | None
+    """As the first of all comparisons of the factor and its editors, by Holm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectableGap:
+    """The detectable gap between the groups of one factor, by the editor where it is largest."""
+
+    factor: str
+    editor: str
+    groups: int
+    portraits: int
+    """In the smallest group."""
+    edits_each: float
+    """Edits of one portrait, on average, by that editor."""
+    against: Against
+    quantity: str
+    """`rate` or `mean`."""
+    base: float | None
+    """The base rate."""
+    gap: SmallestGap
+    comparisons: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """How many portraits it takes to detect a gap."""
+
+    factor: str
+    base: float
+    gap: float
+    per_group: int | None
+    portraits: int | None
+    edits: int | None
+    """Of all arms and editors, with as many of each portrait as the audit has."""
+    judge_calls: int | None
+    dollars: float | None
+    """As far as prices are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleDeviation:
+    """How far from one half an editor's choice between two people must be to be detected."""
+
+    editor: str
+    requests: int
+    portraits: int
+    departure: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Fewer prompts per portrait and editor: with the same portraits, and with more of them for the same edits."""
+
+    edits_each: float
+    """Edits of one portrait by one editor."""
+    size: int
+    """`[sample] size` that gives it, with the portraits at hand."""
+    share: float
+    """Of the edits of the whole grid."""
+    information: float
+    """Of what the whole grid says."""
+    gap: float | None
+    portraits: int
+    """That the edits of the whole grid would buy."""
+    wider_gap: float | None
+    """Which these would see."""
+    chosen: bool
+    """Whether this is the audit as it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingsNeeded:
+    """How many edits of one editor people must rate, so that a corrected rate is known to ±5 points."""
+
+    edits: int
+    """Of the editor, under one arm."""
+    rate: float
+    low: int | None
+    """If the judge agrees well with people; None if not even all edits are enough."""
+    high: int | None
+    """If it agrees badly."""
 
 
 class PowerAnalysis:
@@ -64,8 +150,8 @@ class PowerAnalysis:
         """For every factor, comparison and quantity, the editor with the largest detectable gap."""
         scores = self._assumed.sd_icc
         measures: list[tuple[Measure, AssumedRate]] = [
-            *((Rate(base=assumed.rate, icc=assumed.icc), assumed) for assumed in self._assumed.rates),
-            (Mean(sd=self._assumed.sd, icc=scores.icc), scores),
+            *((RateMeasure(base=assumed.rate, icc=assumed.icc), assumed) for assumed in self._assumed.rates),
+            (MeanMeasure(sd=self._assumed.sd, icc=scores.icc), scores),
         ]
         for factor in self._factors:
             plan = design.by_factor(self._columns, factor, self._settings)
@@ -123,7 +209,9 @@ class PowerAnalysis:
             levels = self._level_count(factor)
             edits_each = min(float(counts[counts > 0].mean()) for counts in self._counts.values() if counts.any())
             for assumed in self._assumed.rates:
-                per_group = portraits_needed(gap, Rate(base=assumed.rate, icc=assumed.icc), edits_each, self._terms)
+                per_group = portraits_needed(
+                    gap, RateMeasure(base=assumed.rate, icc=assumed.icc), edits_each, self._terms
+                )
                 portraits = per_group * levels if per_group else None
                 times = portraits / len(self._audit.portraits) if portraits else None
                 yield Requirement(
@@ -149,7 +237,7 @@ class PowerAnalysis:
 
         def gap(portraits: int, edits_each: float) -> float | None:
             side = Side.of(portraits // groups, edits_each)
-            return smallest_gap(Rate(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
+            return smallest_gap(RateMeasure(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
 
         for edits_each in _sparser(full, current):
             portraits = int(people * full / edits_each)
@@ -197,15 +285,17 @@ class PowerAnalysis:
             portraits=min(int((counts[members] > 0).sum()) for members in groups),
             edits_each=float(counts[counts > 0].mean()) if counts.any() else 0.0,
             against=against,
-            quantity="rate" if isinstance(measure, Rate) else "mean",
-            base=measure.base if isinstance(measure, Rate) else None,
+            quantity="rate" if isinstance(measure, RateMeasure) else "mean",
+            base=measure.base if isinstance(measure, RateMeasure) else None,
             gap=_gap(gap, assumed, self._terms, comparisons),
             comparisons=comparisons,
         )
 
 
-def _gap(gap: Callable[[float, Terms], float | None], assumed: AssumedRate, terms: Terms, comparisons: int) -> Gap:
-    return Gap(
+def _gap(
+    gap: Callable[[float, Terms], float | None], assumed: AssumedRate, terms: Terms, comparisons: int
+) -> SmallestGap:
+    return SmallestGap(
         value=gap(assumed.icc, terms),
         low=gap(assumed.low, terms),
         high=gap(assumed.high, terms),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +32,6 @@ SD = 1.0
 _BASELINE = "baseline"
 
 
-def _no_numbers() -> Mapping[str, float]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """What the user asks for, and the defaults that they override."""
@@ -50,7 +46,7 @@ class PlanOptions:
     like: Path | None = None
     """An earlier run to take the rest from."""
     quantity: str = ""
-    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit, by editor; the empty name is for all others."""
     gpu_dollars: float | None = None
     """Per GPU hour."""
@@ -89,9 +85,9 @@ class Assumptions:
     sd_icc: AssumedRate
     """The ICC of scores, for means; its rate has no meaning."""
     origin: str
-    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit or question, by the key of the specification, as measured on this machine, or in the run to be like."""
-    dollars: Mapping[str, float] = field(default_factory=_no_numbers)
+    dollars: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per edit or question, likewise."""
     timed: Mapping[str, str] = field(default_factory=dict[str, str])
     """The run that seconds and dollars are from, likewise."""
@@ -108,14 +104,14 @@ class Assumptions:
         }
 
 
-def assume(options: PlanOptions, earlier: EarlierRuns, runs: Sequence[Path] = ()) -> Assumptions:
+def assume(options: PlanOptions, opened: Callable[[Path], Run], runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
     Dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were made on this
     machine; seconds only of those made on this machine.
     """
     if options.like is not None:
-        return _from_run(earlier.at(options.like), options.like, options)
+        return _from_run(opened(folder_of(options.like)), options.like, options)
     seconds: dict[str, float] = {}
     dollars: dict[str, float] = {}
     timed: dict[str, str] = {}
@@ -218,24 +214,3 @@ def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
         for key, took, cost in store.averages(work):
             seconds[key], dollars[key] = took, cost
     return seconds, dollars
-
-
-class EarlierRuns:
-    """Opens runs when they are first asked for, and closes them all at the end."""
-
-    def __init__(self) -> None:
-        self._open: dict[Path, Run] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def at(self, path: Path) -> Run:
-        """The run of a folder or an audit.toml."""
-        folder = folder_of(path).resolve()
-        if folder not in self._open:
-            self._open[folder] = self._stack.enter_context(Run.open(folder_of(path)))
-        return self._open[folder]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from stillme.audit import Audit, NamedEditor, NamedJudge
-from stillme.audit.plan import NamedExtractor
+from stillme.audit.audit import NamedExtractor
 from stillme.core.errors import UnknownName
 from stillme.core.paper import setting
 from stillme.core.protocols import expected_dollars, overrides
@@ -34,10 +34,6 @@ class Bill:
     hours: float | None
     gpu: bool
     note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,22 +186,12 @@ def _time_note(speed: Speed, calls: int) -> str:
 
 
 def _judge(named: NamedJudge, pictures: int, prices: _Prices, assumed: Assumptions) -> Bill:
-    spec, given = named.judge.spec, named.judge.capabilities.given
-    calls = 0 if given else pictures * named.record().asked
-    dollars, price = prices.of(named.judge, calls)
-    seconds = assumed.seconds.get(spec.key)
-    notes = ["its scores are imported"] if given else [price] if price else []
-    if calls and seconds is not None:
-        notes.append(f"{seconds:.3g} s a question, measured in {assumed.timed[spec.key]}")
-    return Bill(
-        name=named.name,
-        calls=calls,
-        by_arm={},
-        dollars=dollars,
-        hours=None if seconds is None else calls * seconds / 3600,
-        gpu=False,
-        note="; ".join(notes),
-    )
+    key, given = named.judge.spec.key, named.judge.capabilities.given
+    bill = _asked(named, 0 if given else pictures * named.record().asked, prices, assumed)
+    notes = ["its scores are imported"] if given else [bill.note] if bill.note else []
+    if bill.calls and key in assumed.seconds:
+        notes.append(f"{assumed.seconds[key]:.3g} s a question, measured in {assumed.timed[key]}")
+    return replace(bill, note="; ".join(notes))
 
 
 def _readings(audit: Audit) -> int:
@@ -221,9 +207,8 @@ def _readings(audit: Audit) -> int:
 
 
 def _asked(named: NamedJudge, calls: int, prices: _Prices, assumed: Assumptions) -> Bill:
-    spec = named.judge.spec
     dollars, price = prices.of(named.judge, calls)
-    seconds = assumed.seconds.get(spec.key)
+    seconds = assumed.seconds.get(named.judge.spec.key)
     return Bill(
         name=named.name,
         calls=calls,
@@ -251,19 +236,6 @@ class Speed:
     high: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """What an editor's authors measured."""
-
-    source: str
-    seconds: Mapping[str, float]
-    """By the kind of GPU."""
-
-    def __str__(self) -> str:
-        times = ", ".join(f"{seconds:g} s on {gpu}" for gpu, seconds in self.seconds.items())
-        return f"published: {times} ({self.source})"
-
-
 def speed_of(named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> Speed:
     """The user's number, else a run's, else what was published of it, or of others like it."""
     spec = named.editor.spec
@@ -274,13 +246,17 @@ def speed_of(named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> 
         return Speed(seconds=assumed.seconds[spec.key], origin=f"measured in {assumed.timed[spec.key]}")
     known = published()
     own = known.get(spec.use)
-    times = own.seconds.values() if own else [time for other in known.values() for time in other.seconds.values()]
-    origin = str(own) if own else "; ".join(f"for scale, {name}: {other}" for name, other in known.items())
+    times = [time for entry in ([own] if own else known.values()) for time in entry["seconds"].values()]
+    origin = _told(own) if own else "; ".join(f"for scale, {name}: {_told(other)}" for name, other in known.items())
     return Speed(origin=origin, low=min(times), high=max(times))
 
 
 @cache
-def published() -> Mapping[str, Published]:
-    """By the editor's name."""
-    data = tomllib.loads(files("stillme.findings.plan").joinpath("published.toml").read_text("utf-8"))
-    return {name: Published(source=entry["source"], seconds=entry["seconds"]) for name, entry in data.items()}
+def published() -> Mapping[str, Mapping[str, Any]]:
+    """By the editor's name: the `seconds` that its authors measured, by the kind of GPU, and their `source`."""
+    return tomllib.loads(files("stillme.findings.plan").joinpath("published.toml").read_text("utf-8"))
+
+
+def _told(entry: Mapping[str, Any]) -> str:
+    times = ", ".join(f"{seconds:g} s on {gpu}" for gpu, seconds in entry["seconds"].items())
+    return f"published: {times} ({entry['source']})"

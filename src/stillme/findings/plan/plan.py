@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,19 @@ from stillme.audit import Audit
 from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
 from stillme.estimates import numbers
-from stillme.findings.plan.analysis import PowerAnalysis
-from stillme.findings.plan.answers import Alternative, DetectableGap, RatingsNeeded, Requirement, RoleDeviation
-from stillme.findings.plan.assumptions import Assumptions, EarlierRuns, PlanOptions, assume
+from stillme.findings.plan.analysis import (
+    Alternative,
+    DetectableGap,
+    PowerAnalysis,
+    RatingsNeeded,
+    Requirement,
+    RoleDeviation,
+)
+from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.findings.plan.starting import larger_set
+from stillme.runs import Run
 from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.work.spending import unknown_prices
@@ -31,7 +39,7 @@ _READ_POWER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AuditPlan:
     """What an audit will do, cost and see."""
 
     title: str
@@ -62,6 +70,7 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
+        kinds = ("editors", "judges", "extractors", "control_pairs", *(("readers",) if self.bills.readers else ()))
         return {
             "title": self.title,
             "file": str(self.file),
@@ -76,18 +85,14 @@ class Plan:
             "dollars": self.bills.dollars,
             "dollars_unknown": list(self.bills.unpriced),
             "gpu_hours": self.bills.gpu_hours,
-            "editors": [bill.as_json() for bill in self.bills.editors],
-            "judges": [bill.as_json() for bill in self.bills.judges],
-            "extractors": [bill.as_json() for bill in self.bills.extractors],
-            "control_pairs": [bill.as_json() for bill in self.bills.control_pairs],
-            **({"readers": [bill.as_json() for bill in self.bills.readers]} if self.bills.readers else {}),
+            **{name: list(map(asdict, getattr(self.bills, name))) for name in kinds},
             "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
-            "detectable": [gap.as_json() for gap in self.detectable],
-            "roles": [deviation.as_json() for deviation in self.role_deviations],
-            "wished": [requirement.as_json() for requirement in self.requirements],
-            "designs": [alternative.as_json() for alternative in self.alternatives],
+            "detectable": list(map(asdict, self.detectable)),
+            "roles": list(map(asdict, self.role_deviations)),
+            "wished": list(map(asdict, self.requirements)),
+            "designs": list(map(asdict, self.alternatives)),
             "finished": self.finished,
-            "ratings": self.ratings.as_json() if self.ratings else None,
+            "ratings": asdict(self.ratings) if self.ratings else None,
             "would_be_refused": list(self.obstacles),
         }
 
@@ -188,21 +193,26 @@ class Plan:
             yield from (f"  {sentence}" for sentence in self.obstacles)
 
 
-def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
+def plan_audit(path: Path, options: PlanOptions | None = None) -> AuditPlan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
     options = options or PlanOptions()
     loaded: Audit = audits.load(path, ready=False)
-    with EarlierRuns() as earlier:
-        return _planned(loaded, options, earlier)
+    with ExitStack() as stack:
+
+        @cache
+        def opened(folder: Path) -> Run:
+            return stack.enter_context(Run.open(folder))
+
+        return _planned(loaded, options, opened)
 
 
-def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
+def _planned(loaded: Audit, options: PlanOptions, opened: Callable[[Path], Run]) -> AuditPlan:
     reused = loaded.config.reuse.runs if loaded.config.reuse else ()
-    assumed = assume(options, earlier, [loaded.folder, *(loaded.base / run for run in reused)])
+    assumed = assume(options, opened, [loaded.folder, *(loaded.base / run for run in reused)])
     terms = Terms(confidence=loaded.config.estimates.confidence, power=options.power)
     analysis = PowerAnalysis(loaded, assumed, terms)
     work = bills(loaded, options, assumed)
-    return Plan(
+    return AuditPlan(
         title=loaded.config.title,
         file=loaded.file,
         portraits=len(loaded.portraits),
@@ -219,16 +229,16 @@ def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
         ratings=analysis.ratings_needed(),
-        finished=_finished(loaded.folder, earlier),
+        finished=_finished(loaded.folder, opened),
         obstacles=tuple(obstacles(loaded)),
     )
 
 
-def _finished(folder: Path, earlier: EarlierRuns) -> bool:
+def _finished(folder: Path, opened: Callable[[Path], Run]) -> bool:
     # A run that cannot be read is not finished; `stillme run` says what is wrong with it.
     with suppress(StillmeError):
         if Store.exists(folder):
-            return count(earlier.at(folder))[0].complete
+            return count(opened(folder))[0].complete
     return False
 
 

@@ -29,7 +29,7 @@ _LARGEST_SD = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class RateMeasure:
     """A share of edits: its base rate, and the ICC of one portrait's edits at that rate."""
 
     base: float
@@ -55,7 +55,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
+class MeanMeasure:
     """A mean of scores: the standard deviation of single scores, and the ICC of one portrait's scores."""
 
     sd: float
@@ -73,7 +73,7 @@ class Mean:
         return self.icc
 
 
-Measure = Rate | Mean
+Measure = RateMeasure | MeanMeasure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +89,6 @@ class Side:
     def of(cls, portraits: int, edits_each: float) -> Side:
         """The same number of edits of every portrait."""
         return cls(edits=np.full(portraits, edits_each), units=portraits)
-
-    def degrees_of_freedom(self, measure: Measure) -> int:
-        """Of the side's own spread."""
-        return max(0, self.units - 1)
 
     def variance(self, measure: Measure, value: float) -> float:
         """The variance of this side's mean or rate, where it has this value."""
@@ -140,7 +136,7 @@ def ratings_for(
 
 def smallest_gap(measure: Measure, one: Side, other: Side, terms: Terms, *, paired: bool = False) -> float | None:
     """The smallest gap between two sides that is detected with the wanted power; None if even the largest is not."""
-    freedom = one.degrees_of_freedom(measure) + (0 if paired else other.degrees_of_freedom(measure))
+    freedom = max(0, one.units - 1) + (0 if paired else max(0, other.units - 1))
     if freedom < 1 or not (one.edits.any() and other.edits.any()):
         return None
     standard_errors = terms.standard_errors(freedom)
@@ -156,7 +152,7 @@ def smallest_departure(icc: float, side: Side, terms: Terms) -> float | None:
     """The smallest distance of a share from one half that is detected; None if even 0 or 1 is not."""
     if side.units < 2:
         return None
-    measure = Rate(base=0.5, icc=icc)
+    measure = RateMeasure(base=0.5, icc=icc)
     # A share varies most at one half, so this is conservative.
     departure = terms.standard_errors(side.units - 1) * math.sqrt(side.variance(measure, 0.5))
     return departure if departure <= measure.largest_gap else None

@@ -13,17 +13,9 @@ from stillme.audit.config import MitigationSection
 from stillme.core.files import write_csv
 from stillme.core.protocols import Priced, overrides
 from stillme.core.types import Arm, Portrait, Prompt
-from stillme.mitigation import (
-    NEEDS_FEATURES,
-    Extraction,
-    Extractor,
-    FeaturePrompt,
-    NoFeaturePrompt,
-    extraction_key,
-    extractor_named,
-    instruction,
-    merge,
-)
+from stillme.mitigation.arms import NEEDS_FEATURES, instruction
+from stillme.mitigation.extractors import extractor_named
+from stillme.mitigation.features import Extraction, Extractor, FeaturePrompt, NoFeaturePrompt, extraction_key, merge
 from stillme.runs.store import Store
 
 COLUMNS = (

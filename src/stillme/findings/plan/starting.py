@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from stillme.audit.config import SCHEMA_FILE, audit_schema
 from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, Setup, experiment
+from stillme.audit.grid import CellNames, draw_among, write_cells
 from stillme.audit.labels import lacking_labels
 from stillme.audit.loading import FILE
-from stillme.audit.sampling import Cell, draw_among, write_cells
-from stillme.audit.schemas import FILE as SCHEMA
-from stillme.audit.schemas import audit_schema
 from stillme.audit.template import small_audit
 from stillme.core import registry
 from stillme.core.errors import StillmeError
@@ -69,8 +68,8 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
         write_cells(folder / CELLS, drawn)
         yield f"Wrote {folder / CELLS}: {len(drawn):,} cells in which race or gender changed"
     # Text editors complete and check the file by it.
-    write_whole(folder / SCHEMA, json.dumps(audit_schema(), indent=1))
-    write_whole(file, f"#:schema {SCHEMA}\n{text}")
+    write_whole(folder / SCHEMA_FILE, json.dumps(audit_schema(), indent=1))
+    write_whole(file, f"#:schema {SCHEMA_FILE}\n{text}")
     yield f"Wrote {file}"
     factors = tomllib.loads(text).get("estimates", {}).get("factors", ())
     if advice := larger_set(setup.source, factors):
@@ -132,7 +131,7 @@ _CHANGED = 2
 """From this score on the caption of the paper's Table 4 calls an identity changed; Appendix D.2 names no score."""
 
 
-def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[Cell]:
+def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[CellNames]:
     """Draw cells of a run whose baseline edit changed race or gender (Appendix D.2); all of them if there are fewer."""
     with opened(path) as run:
         cells = _changed(run)
@@ -144,11 +143,11 @@ def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[Cell]:
         return draw_among(cells, run.design.portraits, factors=run.design.factors, size=size, seed=seed)
 
 
-def _changed(run: Run) -> set[Cell]:
+def _changed(run: Run) -> set[CellNames]:
     edits = run.results.edits
     baseline = np.array([arm == Arm.BASELINE for arm in edits.arms], dtype=np.bool_)
     edited = baseline[edits.arm] & (edits.state == EditState.EDITED)
-    cells: set[Cell] = set()
+    cells: set[CellNames] = set()
     for axis in _AXES:
         if score := one_judge(run.results.scores, axis):
             changed = edited & (score.state == RatingState.RATED) & (np.nan_to_num(score.value) >= _CHANGED)

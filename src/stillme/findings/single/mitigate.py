@@ -18,7 +18,9 @@ from stillme.core.protocols import Editor
 from stillme.core.throttle import call_with_retry
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 from stillme.findings.single import settings_by_name
-from stillme.mitigation import (
+from stillme.mitigation.arms import Position, combined
+from stillme.mitigation.extractors import extractor_named
+from stillme.mitigation.features import (
     DIMENSIONS,
     Declined,
     Described,
@@ -26,13 +28,10 @@ from stillme.mitigation import (
     Extractor,
     FeaturePrompt,
     NoFeaturePrompt,
-    Position,
     Unusable,
-    combined,
-    extractor_named,
-    lint,
     merge,
 )
+from stillme.mitigation.labels import lint
 
 _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from stillme.audit import roles
-from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, ControlPairsSection, MitigationSection
 from stillme.audit.design import (
     CardRecord,
@@ -23,14 +21,13 @@ from stillme.audit.design import (
     RolesRecord,
     configuration_hash,
 )
-from stillme.audit.grid import NOOP, Cell, Grid
-from stillme.audit.roles import Cast
-from stillme.audit.sampling import Sample
+from stillme.audit.grid import NOOP, AuditGrid, Cast, Cell, Sample, expected_place
 from stillme.core.protocols import Editor, Judge, ValidityCard
 from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Settings, Spec, digest
 from stillme.judges.ensemble import primary_of
-from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
+from stillme.mitigation.arms import NEEDS_FEATURES, PairedArms, instruction
+from stillme.mitigation.features import Extractor, FeaturePrompt, NoFeaturePrompt
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
 """Quantities that known-answer editors know in advance."""
@@ -110,10 +107,6 @@ def reads_features(editor: Editor, arm: Arm) -> bool:
     return arm in NEEDS_FEATURES and editor.capabilities.reads_instruction
 
 
-def _nobody() -> Mapping[str, FeaturePrompt | NoFeaturePrompt]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """Everything a run needs, resolved."""
@@ -137,7 +130,9 @@ class Audit:
     """What describes the portraits; empty if no arm needs it."""
     readers: tuple[NamedJudge, ...] = ()
     """Who says what single pictures show."""
-    features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(default_factory=_nobody)
+    features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(
+        default_factory=dict[str, FeaturePrompt | NoFeaturePrompt]
+    )
     """By portrait: the feature prompt, or why there is none; those not described yet are absent."""
 
     def requests(self, named: NamedEditor) -> Iterator[Request]:
@@ -156,7 +151,7 @@ class Audit:
 
     def requests_by_portrait(self) -> Iterator[Request]:
         """All requests to all editors, portrait by portrait, so that a judge can share work on one source."""
-        streams = [itertools.groupby(self.requests(named), _first_portrait) for named in self.editors]
+        streams = [itertools.groupby(self.requests(named), lambda r: r.portraits[0].id) for named in self.editors]
         waiting = [next(stream, None) for stream in streams]
         for portrait in self.portraits:
             for place, stream in enumerate(streams):
@@ -251,15 +246,15 @@ class Audit:
     def expected_place(self, request: Request) -> int:
         """Role requests: whether the first or second person has the gender that the stereotype expects; else 0."""
         section = self.config.roles
-        return roles.expected_place(request.prompt, request.portraits, section) if section else 0
+        return expected_place(request.prompt, request.portraits, section) if section else 0
 
     def cells(self, named: NamedEditor) -> Iterator[Cell]:
         """Which portraits are edited with which prompt under which arm, before instructions and seeds."""
         return self._grid.cells(named.name)
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(
+    def _grid(self) -> AuditGrid:
+        return AuditGrid(
             portraits=self.portraits,
             prompts=[prompt for prompt in self.prompts if not (self.config.roles and prompt.target)],
             arms=self.config.arms,
@@ -293,7 +288,7 @@ class Audit:
     def design(self, calibrations: Mapping[str, Mapping[str, Json]] | None = None) -> Design:
         """The audit written down, with what is known of its judges' calibration."""
         known = calibrations or {}
-        estimates, roles = self.config.estimates, self.config.roles
+        roles = self.config.roles
         return Design(
             title=self.config.title,
             hash=self.hash,
@@ -310,11 +305,7 @@ class Audit:
             readers=tuple(named.record() for named in self.readers),
             analysis=Settings(
                 factors=self.factors,
-                reference=dict(estimates.reference),
-                confidence=estimates.confidence,
-                smallest_effects=dict(estimates.smallest_effects),
-                prompts=estimates.prompts,
-                race_cut=estimates.race_cut,
+                **self.config.estimates.model_dump(exclude={"factors"}),
                 rule=self.config.ensemble.rule,
                 combined=self.ensemble,
             ),
@@ -404,10 +395,6 @@ class Audit:
 
 def _named_spec(name: str, spec: Spec) -> dict[str, Json]:
     return {"name": name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
-
-
-def _first_portrait(request: Request) -> str:
-    return request.portraits[0].id
 
 
 def _summary(plugin: object) -> str:
