@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Literal, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import estimates
+from stillme.core import rubric
+from stillme.core.rubric import Axis, Rate
 from stillme.core.types import Interval, NotEstimable
-from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg
+from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg, numbers
 from stillme.estimates.abstention import Abstention, uneven_among
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.directions import Shift
 from stillme.estimates.gap_changes import GapVerdict
-from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
+from stillme.estimates.headlines import EDIT_SIZES, axis_of, deciding, is_drift, is_headline, order_of
+from stillme.estimates.quantities import EDIT_RATES
 from stillme.estimates.words import Word, smallest_effect, word_for
-from stillme.findings.compare.direction import Worse, unchanged_value, worse_when
 from stillme.findings.compare.matching import Matched
 
+Values = TypeVar("Values", float, NDArray[np.float64])
 Verdict = Literal["worse", "better", "changed", "size unclear", "unclear"]
 """`changed`: which direction is worse is not known. `size unclear`: a change is shown, but not that it is larger than
 matters. `unclear`: no change is shown; there may still be one."""
@@ -33,6 +38,54 @@ _GAP_VERDICTS: Mapping[GapVerdict, Verdict] = {
 }
 _MORE_UNDONE = 0.05
 """How many more edits must be left undone before less change of the person is no longer called better."""
+
+
+_HAPPENED = "visible_change"
+"""Says whether an edit was made at all, not whether the person was preserved: no change is the bad answer."""
+
+
+class Worse(StrEnum):
+    """When a value is worse than another."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    AWAY = "further from unchanged"
+    """Such as skin lightness, where both directions are bad."""
+    UNKNOWN = "unknown"
+    """A plugin's own quantity, or one that is neither good nor bad."""
+
+
+def worse_when(quantity: str) -> Worse:
+    """The direction follows from the rubric, so that a new rate or axis needs no second list."""
+    if quantity in EDIT_RATES:
+        return Worse.HIGHER
+    rate = rate_of(quantity)
+    axis = rubric.load().axes.get(rate.axis if rate else quantity)
+    if axis is None:
+        return Worse.UNKNOWN
+    return _of_rate(rate, axis) if rate else _of_mean(axis)
+
+
+def _of_rate(rate: Rate, axis: Axis) -> Worse:
+    if axis.name == _HAPPENED:
+        return Worse.HIGHER if rate.holds(1.0) else Worse.LOWER
+    if axis.is_scale and axis.unchanged is None:
+        return Worse.LOWER if rate.holds(float(len(axis.scale))) else Worse.HIGHER
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.LOWER if rate.holds(axis.unchanged) else Worse.HIGHER
+
+
+def _of_mean(axis: Axis) -> Worse:
+    if axis.name in (_HAPPENED, *EDIT_SIZES):
+        return Worse.UNKNOWN
+    if axis.is_scale:
+        if axis.unchanged is None:
+            return Worse.LOWER
+        return Worse.HIGHER if axis.unchanged == 1 else Worse.AWAY
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.AWAY if numbers.is_signed(axis.name) else Worse.HIGHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +126,7 @@ class Change:
         """How much worse, for the order of lists."""
         if self.before is None or self.after is None:
             return 0.0
-        return _loss(self.quantity, self.worse, self.before, self.after)
+        return loss(self.quantity, self.worse, self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,15 +278,10 @@ def _headline(effects: Sequence[PairedEffect], matched: Matched) -> list[int]:
         place
         for place, effect in enumerate(effects)
         if effect.p is not None and is_headline(effect.quantity) and effect.quantity != "failed"
-        if not effect.judge or (effect.judge, _axis_of(effect.quantity)) in speaking
+        if not effect.judge or (effect.judge, axis_of(effect.quantity)) in speaking
     ]
     decides = deciding(matched.standing, {(effects[place].judge, effects[place].quantity) for place in family})
     return [place for place in family if (effects[place].judge, effects[place].quantity) in decides]
-
-
-def _axis_of(quantity: str) -> str:
-    rate = rate_of(quantity)
-    return rate.axis if rate else quantity
 
 
 def _said(word: Word | None, direction: Verdict) -> Verdict:
@@ -247,21 +295,23 @@ def _verdict(effect: PairedEffect) -> Verdict:
     worse = worse_when(effect.quantity)
     if worse is Worse.UNKNOWN or effect.before is None or effect.after is None:
         return "changed"
-    loss = _loss(effect.quantity, worse, effect.before, effect.after)
-    return "worse" if loss > 0 else "better" if loss < 0 else "changed"
+    lost = loss(effect.quantity, worse, effect.before, effect.after)
+    return "worse" if lost > 0 else "better" if lost < 0 else "changed"
 
 
-def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
+def loss(quantity: str, worse: Worse, before: Values, after: Values) -> Values:
+    """How much worse the second value is, or each of several."""
     match worse:
         case Worse.HIGHER:
             return after - before
         case Worse.LOWER:
             return before - after
         case Worse.AWAY:
-            middle = unchanged_value(quantity)
-            return abs(after - middle) - abs(before - middle)
+            axis = rubric.load().axes.get(quantity)
+            middle = axis.unchanged or 0.0 if axis else 0.0
+            return cast("Values", abs(after - middle) - abs(before - middle))
         case Worse.UNKNOWN:
-            return 0.0
+            return 0 * after
 
 
 def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
@@ -271,7 +321,7 @@ def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched:
         clearest, smallest = gap.clearest, smallest_effect(gap.quantity, matched.settings.smallest_effects)
         p = 1.0 if gap.verdict == "unclear" else 0.0  # the interval holds for all pairs together, so it is the test
         word = word_for(clearest.outcome, p=p, smallest=smallest, units=gap.portraits)
-        uneven = silent.get((gap.judge, _axis_of(gap.quantity), gap.factor), "")
+        uneven = silent.get((gap.judge, axis_of(gap.quantity), gap.factor), "")
         verdict = "unclear" if uneven else _said(word, _GAP_VERDICTS[gap.verdict])
         no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
         yield GapChange(

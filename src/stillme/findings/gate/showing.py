@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 from stillme.core.types import Interval
 from stillme.estimates import numbers
 from stillme.estimates.rounding import rounded
-from stillme.findings.compare.markdown import plain, table
 from stillme.findings.gate.verdicts import Check, Decision, Verdict, Verdicts, caught
+from stillme.findings.layout import plain, table
 
 _MARKS = {verdict: verdict.upper() for verdict in Verdict}
 _OUTCOMES = {verdict: str(verdict) for verdict in Verdict} | {Verdict.NO_DATA: "has no data"}
