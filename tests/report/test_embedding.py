@@ -19,10 +19,8 @@ from stillme.estimates import Adherence, Disparity
 from stillme.estimates.quantities import meets
 from stillme.report import ReportData, render
 from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare
-from stillme.report.heat import heat_maps
-from stillme.report.likert import bar_figures, steps
-from stillme.report.mitigation import dumbbell_figures
-from stillme.report.roles import role_figures
+from stillme.report.drawings import bar_figures, dumbbell_figures, role_figures, steps
+from stillme.report.figures import heat_maps
 from stillme.runs.thumbnails import Thumbnails, encode
 
 

@@ -14,9 +14,8 @@ from PIL import Image
 
 from stillme.core.types import Interval
 from stillme.report import ReportData, render
-from stillme.report.figure_files import Written, write_figures
-from stillme.report.paper_figures import paper_figures
-from stillme.report.picture_grids import grids
+from stillme.report.figure_files import Written, grids, write_figures
+from stillme.report.paper import paper_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 

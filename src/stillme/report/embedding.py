@@ -1,4 +1,4 @@
-"""The rows inside the page: columns as bytes, packed once, so that the page can filter and count by itself."""
+"""The rows inside the page: columns as bytes, packed once, and the addresses that lead from a number to them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from stillme.estimates.cuts import rate_of
 from stillme.estimates.headlines import axis_of
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.estimates.words import smallest_effect
-from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
 from stillme.report.gaps import decisive_gaps
@@ -258,7 +258,7 @@ def _estimate(estimate: Estimate, adjusted: Mapping[GapKey, float]) -> list[Json
         estimate.portraits,
         estimate.edits,
         method_text(estimate),
-        links.rows_of(estimate),
+        rows_of(estimate),
     ]
 
 
@@ -322,3 +322,27 @@ def _grid(grid: SideBySide | None) -> Mapping[str, Json] | None:
         "prompts": grid.prompts,
         "rows": [[editor, arm, rows] for (editor, arm), rows in grid.rows.items()],
     }
+
+
+ROWS = "#edits?"
+
+
+def rows_of(estimate: Estimate) -> str:
+    """The rows that an estimate was computed from; between groups, all groups side by side."""
+    query = _query(estimate)
+    if estimate.scope == "group":
+        query += [(f"label.{estimate.factor}", estimate.group)]
+    elif estimate.scope in ("disparity", "contrast"):
+        query += [("by", estimate.factor)]
+    return ROWS + urlencode(query)
+
+
+def cell_of(estimate: Estimate, *, prompt: str, group: str) -> str:
+    """The rows of one group and one instruction."""
+    return ROWS + urlencode([*_query(estimate), ("prompt", prompt), (f"label.{estimate.factor}", group)])
+
+
+def _query(estimate: Estimate) -> list[tuple[str, str]]:
+    names = ("quantity", "judge", "editor", "arm")
+    named = ((name, value) for name in names if (value := getattr(estimate, name)))
+    return [("view", "table"), *named]

@@ -9,8 +9,7 @@ from pathlib import Path
 from stillme.core.files import write_whole
 from stillme.estimates import EditState, estimate, mark, numbers
 from stillme.report.caveats import caveats
-from stillme.report.contents import report_data
-from stillme.report.data import ReportData
+from stillme.report.data import ReportData, report_data
 from stillme.report.findings import Findings, Grid, Line, find
 from stillme.report.gallery import label_origins
 from stillme.report.gaps import Gap

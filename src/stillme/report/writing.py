@@ -17,20 +17,16 @@ from stillme.core import rubric
 from stillme.core.files import policy_source, write_whole
 from stillme.estimates import headlines, mark, numbers
 from stillme.estimates.permutation import DRAWN, EXACT
-from stillme.report import calibrated, embedding, figures, gallery, links
-from stillme.report.abstentions import abstention_rows
-from stillme.report.agreement import agreement_tables
-from stillme.report.behaviour import behaviour_section
+from stillme.report import embedding, figures, gallery
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
+from stillme.report.drawings import bar_figures, dumbbell_figures, role_figures
+from stillme.report.figures import heat_maps
 from stillme.report.findings import clustering, find
 from stillme.report.gaps import Gap
-from stillme.report.heat import heat_maps
 from stillme.report.into_what import into_what
-from stillme.report.likert import bar_figures
-from stillme.report.mitigation import dumbbell_figures
-from stillme.report.paper_section import paper_section
-from stillme.report.roles import role_figures
+from stillme.report.judges import abstention_rows, agreement_tables, behaviour_section, calibration_drawings
+from stillme.report.paper import paper_section
 from stillme.runs import thumbnails
 from stillme.runs.thumbnails import Thumbnails
 
@@ -89,7 +85,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
         "paper_section": paper_section(data),
-        "calibrations": calibrated.drawings(data.calibrated),
+        "calibrations": calibration_drawings(data.calibrated),
         "side_by_side": side_by_side if data.redact != "omit" else None,
         "mosaic": thumbnails.mosaic_uri(tiles, data.image_path, data.redact),
         "tiles": len(mosaic) // thumbnails.TILES_ACROSS * thumbnails.TILES_ACROSS,
@@ -129,7 +125,7 @@ def _environment(data: ReportData) -> Environment:
         "group_text": embedding.group_text,
         "chance_text": partial(embedding.chance_text, embedding.adjusted_p(data)),
         "method_text": embedding.method_text,
-        "rows_of": links.rows_of,
+        "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
         "factor_name": numbers.factor_name,
     }
