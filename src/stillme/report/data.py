@@ -17,8 +17,6 @@ from stillme.audit.design import Claim, EditorRecord, JudgeRecord, control_spec
 from stillme.core import rubric
 from stillme.core.errors import PicturesUnreachable, UnknownName
 from stillme.core.protocols import ValidityCard
-from stillme.core.rubric.limits import AxisLimits
-from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Arm, Estimate, PlantedGap, Redaction
 from stillme.estimates import (
     Disparity,
@@ -38,7 +36,7 @@ from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
 from stillme.estimates.quantities import meets
 from stillme.estimates.roles import Adherence, adherence
 from stillme.findings import calibration
-from stillme.findings.calibration.records import EVERYONE, AxisResult, ShareOfPortraits
+from stillme.findings.calibration.records import Calibration
 from stillme.runs import Results, Run, known_answers
 from stillme.runs.behaviour import JudgeBehaviour, behaviour_of
 from stillme.runs.disputes import agreement_of
@@ -95,50 +93,6 @@ class Spending:
     """None if a price is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupShare:
-    """A share of calibration pairs in one group of portraits, with its 95 % interval."""
-
-    group: str
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dose:
-    """A known change of one size, and the share of pairs in which it was noticed, by group."""
-
-    amount: float
-    shares: tuple[GroupShare, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedAxis:
-    """A judge's answers to changes of known size, on one axis."""
-
-    axis: str
-    verdict: str
-    false_alarms: tuple[GroupShare, ...]
-    """By skin-tone group, everyone first."""
-    sensitivity: tuple[GroupShare, ...]
-    curve: tuple[Dose, ...]
-    """From the smallest change to the largest; empty where the change has no size."""
-    false_alarm_limit: float
-    sensitivity_limit: float
-    smallest: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
-    """One judge's calibration."""
-
-    judge: str
-    portraits: str
-    pairs: int
-    axes: tuple[CalibratedAxis, ...]
-
-
 def _no_remarks(_keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     return {}
 
@@ -169,7 +123,8 @@ class ReportData:
     judges: tuple[Description, ...] = ()
     standing: Standing = field(default_factory=lambda: dict[str, dict[str, str]]())
     """Calibration verdicts by judge and axis; judges that are absent are marked as not calibrated."""
-    calibrated: tuple[Calibrated, ...] = ()
+    calibrated: tuple[Calibration, ...] = ()
+    """What the judges said of changes of known size, each under the name that the audit gives it."""
     mitigation: tuple[PairedEffect | Disparity, ...] = ()
     """What other arms change against the baseline, edit by edit."""
     roles: tuple[Adherence, ...] = ()
@@ -473,48 +428,8 @@ def _remarks(run: Run, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     return remarks
 
 
-def _calibrated(run: Run) -> Iterator[Calibrated]:
-    limits = load_limits().axes
+def _calibrated(run: Run) -> Iterator[Calibration]:
     for judge in run.judges:
         known = calibration.calibration_of_judge(judge)
         if known is not None:
-            yield Calibrated(
-                judge=judge.name,
-                portraits=known.portraits,
-                pairs=known.pairs,
-                axes=tuple(
-                    _axis(axis, groups, str(known.verdicts[axis]), limits[axis])
-                    for axis, groups in known.axes.items()
-                    if axis in limits
-                ),
-            )
-
-
-def _axis(axis: str, groups: Mapping[str, AxisResult], verdict: str, limits: AxisLimits) -> CalibratedAxis:
-    return CalibratedAxis(
-        axis=axis,
-        verdict=verdict,
-        false_alarms=_tried({group: result.false_alarm for group, result in groups.items()}),
-        sensitivity=_tried({group: result.sensitivity for group, result in groups.items()}),
-        curve=tuple(_doses(groups)),
-        false_alarm_limit=limits.false_alarm,
-        sensitivity_limit=limits.sensitivity,
-        smallest=groups[EVERYONE].smallest if EVERYONE in groups else None,
-    )
-
-
-def _doses(groups: Mapping[str, AxisResult]) -> Iterator[Dose]:
-    for amount in sorted({dose.amount for result in groups.values() for dose in result.curve}):
-        shares = {
-            group: next((dose.share for dose in result.curve if dose.amount == amount), None)
-            for group, result in groups.items()
-        }
-        yield Dose(amount=amount, shares=_tried(shares))
-
-
-def _tried(shares: Mapping[str, ShareOfPortraits | None]) -> tuple[GroupShare, ...]:
-    return tuple(
-        GroupShare(group=group, value=share.value, low=share.low, high=share.high)
-        for group, share in shares.items()
-        if share is not None
-    )
+            yield replace(known, judge=judge.name)

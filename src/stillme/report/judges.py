@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.abstention import Abstention, Place, abstentions, uneven
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.headlines import is_headline
 from stillme.estimates.numbers import percent
+from stillme.findings.calibration.records import AxisResult, Calibration, ShareOfPortraits
 from stillme.report import svg
-from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare, ReportData
+from stillme.report.data import ReportData
 from stillme.report.svg import Scale
 from stillme.runs.behaviour import MUCH_MISSING, JudgeBehaviour, listed
 from stillme.runs.model_names import drifted
@@ -286,6 +288,10 @@ _CURVE = (320, 118, 30, 20)
 """Width, height, left and bottom margin of a curve."""
 
 
+Shares = Mapping[str, ShareOfPortraits]
+"""By skin-tone group, everyone first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisDrawing:
     """One axis of one judge."""
@@ -296,42 +302,31 @@ class AxisDrawing:
     curve: Markup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationDrawing:
-    """One judge's calibration."""
-
-    judge: str
-    portraits: str
-    pairs: int
-    axes: tuple[AxisDrawing, ...]
-
-
-def calibration_drawings(calibrations: Sequence[Calibrated]) -> list[CalibrationDrawing]:
+def calibration_drawings(calibrations: Iterable[Calibration]) -> list[tuple[Calibration, tuple[AxisDrawing, ...]]]:
     """Every judge with every axis that has calibration pairs."""
-    return [
-        CalibrationDrawing(
-            judge=calibration.judge,
-            portraits=calibration.portraits,
-            pairs=calibration.pairs,
-            axes=tuple(
-                AxisDrawing(
-                    title=numbers.title(axis.axis),
-                    verdict=axis.verdict,
-                    limits=_limits(axis),
-                    curve=_curve(axis.axis, axis.curve),
-                )
-                for axis in calibration.axes
-                if axis.false_alarms or axis.sensitivity
-            ),
+    return [(calibration, tuple(_axis_drawings(calibration))) for calibration in calibrations]
+
+
+def _axis_drawings(calibration: Calibration) -> Iterator[AxisDrawing]:
+    for axis, groups in calibration.axes.items():
+        false_alarms, sensitivity = (
+            {group: share for group, result in groups.items() if (share := getattr(result, name)) is not None}
+            for name in ("false_alarm", "sensitivity")
         )
-        for calibration in calibrations
-    ]
+        if axis in load_limits().axes and (false_alarms or sensitivity):
+            yield AxisDrawing(
+                title=numbers.title(axis),
+                verdict=str(calibration.verdicts[axis]),
+                limits=_limits(axis, false_alarms, sensitivity),
+                curve=_curve(axis, groups),
+            )
 
 
-def _limits(axis: CalibratedAxis) -> Markup:
+def _limits(axis: str, false_alarms: Shares, sensitivity: Shares) -> Markup:
+    limits = load_limits().axes[axis]
     blocks = [
-        ("says “changed” where nothing did", "at most", axis.false_alarm_limit, axis.false_alarms),
-        ("notices what it must notice", "at least", axis.sensitivity_limit, axis.sensitivity),
+        ("says “changed” where nothing did", "at most", limits.false_alarm, false_alarms),
+        ("notices what it must notice", "at least", limits.sensitivity, sensitivity),
     ]
     height = _CAL_TOP + _CAL_ROW * sum(len(shares) + 1 for *_, shares in blocks if shares)
     parts = [
@@ -345,22 +340,22 @@ def _limits(axis: CalibratedAxis) -> Markup:
         if not shares:
             continue
         parts.append(Markup('<text class="head" x="0" y="{}">{}</text>').format(svg.px(y + 4), head))
-        for share in shares:
+        for group, share in shares.items():
             y += _CAL_ROW
-            parts.append(_share_row(share, limit, y))
+            parts.append(_share_row(group, share, limit, y))
         y += _CAL_ROW
     alt = "; ".join(
-        f"{head}, {share.group}: {numbers.percent(share.value, 0)}, should be {bound} {numbers.percent(limit, 0)}"
+        f"{head}, {group}: {numbers.percent(share.value, 0)}, should be {bound} {numbers.percent(limit, 0)}"
         for head, bound, limit, shares in blocks
-        for share in shares
+        for group, share in shares.items()
     )
-    return svg.svg("forest calibration", (_CAL_WIDTH, height + 4), f"{numbers.title(axis.axis)}: {alt}", parts)
+    return svg.svg("forest calibration", (_CAL_WIDTH, height + 4), f"{numbers.title(axis)}: {alt}", parts)
 
 
-def _share_row(share: GroupShare, limit: float, y: float) -> Markup:
+def _share_row(group: str, share: ShareOfPortraits, limit: float, y: float) -> Markup:
     tick = Markup('<line class="limit" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
     return (
-        svg.label(y, share.group, x=_CAL_LABEL - 8)
+        svg.label(y, group, x=_CAL_LABEL - 8)
         + svg.whisker(_x(share.low), _x(share.high), y)
         + svg.point(_x(share.value), y, 3.6)
         + tick.format(svg.px(_x(limit)), svg.px(y - 7), svg.px(y + 7))
@@ -371,14 +366,20 @@ def _x(share: float) -> float:
     return _CAL_LABEL + min(1.0, max(0.0, share)) * (_CAL_WIDTH - _CAL_LABEL - 14)
 
 
-def _curve(axis: str, doses: Sequence[Dose]) -> Markup:
-    if len(doses) < 2:
+def _curve(axis: str, groups: Mapping[str, AxisResult]) -> Markup:
+    """The share noticed at each size of a change; empty where the change has no size."""
+    doses: dict[float, dict[str, float]] = {}
+    for group, result in groups.items():
+        for noticed in result.curve:
+            doses.setdefault(noticed.amount, {})[group] = noticed.share.value
+    amounts = sorted(doses)
+    if len(amounts) < 2:
         return Markup("")
     width, height, left, bottom = _CURVE
-    low, high = min(0.0, doses[0].amount), max(0.0, doses[-1].amount)
+    low, high = min(0.0, amounts[0]), max(0.0, amounts[-1])
 
-    def x(amount: float) -> float:
-        return left + (amount - low) / (high - low) * (width - left - 12)
+    def x(amount: float) -> str:
+        return svg.px(left + (amount - low) / (high - low) * (width - left - 12))
 
     def y(share: float) -> float:
         return 8 + (1 - share) * (height - 8 - bottom)
@@ -389,24 +390,17 @@ def _curve(axis: str, doses: Sequence[Dose]) -> Markup:
         ).format(left, width - 12, svg.px(y(share)), svg.px(y(share)), left - 4, svg.px(y(share) + 3.5), 100 * share)
         for share in (0.0, 0.5, 1.0)
     ]
-    parts += [
-        Markup('<text class="tick" x="{}" y="{}">{}</text>').format(
-            svg.px(x(dose.amount)), height - 6, f"{dose.amount:+g}".replace("-", "−")
-        )
-        for dose in doses
-    ]
-    for order, group in enumerate(share.group for share in doses[0].shares):
+    tick = Markup('<text class="tick" x="{}" y="{}">{}</text>')
+    parts += [tick.format(x(amount), height - 6, f"{amount:+g}".replace("-", "−")) for amount in amounts]
+    for order, group in enumerate(doses[amounts[0]]):
         points = " ".join(
-            f"{svg.px(x(dose.amount))},{svg.px(y(share.value))}"
-            for dose in doses
-            for share in dose.shares
-            if share.group == group
+            f"{x(amount)},{svg.px(y(doses[amount][group]))}" for amount in amounts if group in doses[amount]
         )
         line = Markup('<polyline class="dose dose-{}" points="{}"><title>{}</title></polyline>')
         parts.append(line.format(order, points, group))
     alt = "; ".join(
-        f"{dose.amount:+g}: " + ", ".join(f"{share.group} {numbers.percent(share.value, 0)}" for share in dose.shares)
-        for dose in doses
+        f"{amount:+g}: " + ", ".join(f"{group} {numbers.percent(share, 0)}" for group, share in doses[amount].items())
+        for amount in amounts
     )
     title = f"{numbers.title(axis)}, share noticed by size of the change. {alt}"
     return svg.svg("forest curve", (width, height), title, parts)
