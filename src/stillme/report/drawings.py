@@ -260,7 +260,7 @@ def _dumbbell_figure(
     }
     shown = [effect for effects in rows.values() for effect in effects]
     ends = [value for effect in shown for value in (effect.before, effect.after) if value is not None]
-    scale = _dumbbell_scale(ends)
+    scale = Scale.around(ends or (0.0, 1.0), margin=0.06)
     panels = [
         _panel(editor, effects, _sentence(gaps.get((key, editor)), adjusted.get((key, editor))), scale)
         for editor, effects in rows.items()
@@ -278,12 +278,6 @@ def _dumbbell_figure(
         unequal=any(adjusted.get((key, editor), 1.0) <= alpha for editor in rows),
         reruns=any(isinstance(effect.untreated, Interval) for effect in shown),
     )
-
-
-def _dumbbell_scale(ends: Sequence[float]) -> Scale:
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    margin = 0.06 * (high - low) or 0.5
-    return Scale(low=low - margin, high=high + margin)
 
 
 def _panel(editor: str, effects: Sequence[PairedEffect], sentence: str, on: Scale) -> DumbbellPanel:
@@ -404,8 +398,7 @@ def _role_row(adherence: Adherence, on: Scale, y: float) -> Markup:
     if not isinstance(interval, Interval):
         return Markup("").join([*parts, svg.no_value(y, interval.reason)])
     if adherence.pronoun != _DIFFERENCE:
-        parts.append(svg.whisker(on.at(interval.low), on.at(interval.high), y))
-        parts.append(svg.point(on.at(interval.value), y, 5, strong=strong))
+        parts.append(svg.interval(interval, on, y, 5, strong=strong))
     low, high = (numbers.decimal(100 * limit, 0) for limit in (interval.low, interval.high))
     parts.append(svg.value(y, numbers.percent(interval.value), f"{low} to {high}", strong=strong))
     return Markup("").join(parts)

@@ -6,7 +6,6 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -40,18 +39,13 @@ GapKey = tuple[str, str, str, str, str]
 _SCOPES = ("all", "disparity", "group", "contrast")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Rows that the page shows apart from the others."""
+def embed(
+    data: ReportData, thumbnails: Thumbnails, worst: Sequence[int], mosaic: Sequence[int], grid: SideBySide | None
+) -> str:
+    """Everything that the page's script needs, as base64 of a packed block: a header as JSON, then columns.
 
-    worst: Sequence[int]
-    """In the order in which the gallery shows them."""
-    mosaic: Sequence[int]
-    side_by_side: SideBySide | None
-
-
-def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str:
-    """Everything that the page's script needs, as base64 of a packed block: a header as JSON, then columns."""
+    `worst` are rows in the order in which the gallery shows them.
+    """
     columns = _Columns()
     edits = data.edits
     for name in ("editor", "arm", "prompt", "portrait", "state"):
@@ -88,10 +82,10 @@ def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str
         "scores": [_score(data, score) for score in data.scores],
         "quantities": list(_quantities(data)),
         "estimates": [_estimate(estimate, adjusted) for estimate in sorted(data.estimates, key=table_order)],
-        "remarks": _remarks(data, selection.worst),
-        "worst": list(selection.worst),
-        "mosaic": list(selection.mosaic),
-        "grid": _grid(selection.side_by_side),
+        "remarks": _remarks(data, worst),
+        "worst": list(worst),
+        "mosaic": list(mosaic),
+        "grid": _grid(grid),
         "redact": data.redact,
         "columns": columns.described,
     }

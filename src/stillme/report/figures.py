@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -69,16 +70,8 @@ def panels(data: ReportData, findings: Findings) -> dict[Key, list[Panel]]:
     for gap in gaps:
         identity = _identity(gap)
         if _key(gap) in varying and identity in everyone:
-            panel = Panel(
-                quantity=gap.quantity,
-                editor=gap.editor,
-                arm=gap.arm,
-                factor=gap.factor,
-                overall=everyone[identity],
-                groups=tuple(sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)),
-                gap=gap,
-            )
-            by_key.setdefault(_key(gap), []).append(panel)
+            of_gap = sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)
+            by_key.setdefault(_key(gap), []).append(Panel(gap, everyone[identity], of_gap))
     certain = {key for key, _ in significant(findings)}
     factors = data.settings.factors
 
@@ -135,7 +128,8 @@ def figure(key: Key, panels: list[Panel], tested: Mapping[tuple[Key, str], str],
         factor=numbers.factor_name(factor),
         judge=judge,
         panels=tuple(
-            (panel.editor, panel.arm, draw(panel, scale), tested.get((key, panel.editor), "")) for panel in panels
+            (panel.gap.editor, panel.gap.arm, draw(panel, scale), tested.get((key, panel.gap.editor), ""))
+            for panel in panels
         ),
         same=tuple(same),
     )
@@ -303,17 +297,12 @@ def _shade(quantity: str, mean: float, largest: float) -> str:
     return f"{'up' if mean >= middle else 'down'}-{step}" if step else "zero"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(NamedTuple):
     """One editor's groups on one quantity."""
 
-    quantity: str
-    editor: str
-    arm: str
-    factor: str
+    gap: Disparity
     overall: Estimate
-    groups: tuple[Estimate, ...]
-    gap: Disparity | None
+    groups: Sequence[Estimate]
 
 
 def scale_of(panels: Iterable[Panel]) -> Scale:
@@ -324,57 +313,40 @@ def scale_of(panels: Iterable[Panel]) -> Scale:
         for estimate in (panel.overall, *panel.groups):
             if isinstance(estimate.outcome, Interval):
                 ends += [estimate.outcome.low, estimate.outcome.high]
-        if panel.gap and isinstance(panel.gap.outcome, Interval):
+        if isinstance(panel.gap.outcome, Interval):
             widest = max(widest, panel.gap.outcome.value, panel.gap.null.high if panel.gap.null else 0.0)
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    high = max(high, (0.0 if low <= 0 else low) + 1.05 * widest)
-    margin = 0.04 * (high - low) or 0.5
-    return Scale(low=low - margin, high=high + margin)
+    lowest = min(ends, default=0.0)
+    return Scale.around([*(ends or (0.0, 1.0)), max(0.0, lowest) + 1.05 * widest])
 
 
 def draw(panel: Panel, on: Scale) -> Markup:
     """One panel as an inline SVG with a text alternative."""
     bottom = TOP + ROW * len(panel.groups)
-    parts = [svg.axis(panel.quantity, on, bottom)]
+    parts = [svg.axis(panel.gap.quantity, on, bottom)]
     if isinstance(panel.overall.outcome, Interval):
         parts.append(_overall(panel.overall.outcome, on, bottom))
-    extremes = {panel.gap.highest, panel.gap.lowest} if panel.gap else set[str]()
     for row, group in enumerate(panel.groups):
-        strong = group.group in extremes
+        strong = group.group in (panel.gap.highest, panel.gap.lowest)
         parts.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=strong))
-    if panel.gap:
-        parts.append(_gap(panel.gap, on, bottom + ROW * 1.9))
+    parts.append(_gap(panel.gap, on, bottom + ROW * 1.9))
     # Its values are links, so it is a group and not one image.
-    return svg.svg("forest", (WIDTH, bottom + (ROW * 3 if panel.gap else 8)), _alt(panel), parts, role="group")
+    return svg.svg("forest", (WIDTH, bottom + ROW * 3), _alt(panel), parts, role="group")
 
 
 def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
-    low, high = on.at(interval.low), on.at(interval.high)
+    low, high, mean = on.at(interval.low), on.at(interval.high), on.at(interval.value)
     return Markup(
-        '<rect class="overall" x="{}" y="{}" width="{}" height="{}"/>'
-        '<line class="overall-mean" x1="{}" x2="{}" y1="{}" y2="{}"/>'
-    ).format(
-        px(low),
-        TOP - 6,
-        px(max(1.0, high - low)),
-        px(bottom - TOP + 10),
-        px(on.at(interval.value)),
-        px(on.at(interval.value)),
-        TOP - 6,
-        px(bottom + 4),
-    )
+        '<rect class="overall" x="{0}" y="{1}" width="{2}" height="{3}"/>'
+        '<line class="overall-mean" x1="{4}" x2="{4}" y1="{1}" y2="{5}"/>'
+    ).format(px(low), TOP - 6, px(max(1.0, high - low)), px(bottom - TOP + 10), px(mean), px(bottom + 4))
 
 
 def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
     label = svg.label(y, group.group, strong=strong)
     if not isinstance(group.outcome, Interval):
         return label + svg.no_value(y, group.outcome.reason)
-    return (
-        label
-        + svg.whisker(on.at(group.outcome.low), on.at(group.outcome.high), y)
-        + svg.point(on.at(group.outcome.value), y, 5.5 if strong else 4.5, strong=strong)
-        + _value(group, group.outcome, y, strong=strong)
-    )
+    drawn = svg.interval(group.outcome, on, y, 5.5 if strong else 4.5, strong=strong)
+    return label + drawn + _value(group, group.outcome, y, strong=strong)
 
 
 def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
@@ -429,18 +401,15 @@ def _value(estimate: Estimate, interval: Interval, y: float, *, strong: bool) ->
     plus = numbers.is_signed(estimate.quantity) and estimate.scope != "disparity"
     value = numbers.number(estimate.quantity, interval.value, plus=plus)
     span = f"{svg.bare(estimate.quantity, interval.low)} to {svg.bare(estimate.quantity, interval.high)}"
-    address = rows_of(estimate)
-    return Markup('<a href="{}">{}</a>').format(address, svg.value(y, value, span, strong=strong))
+    return Markup('<a href="{}">{}</a>').format(rows_of(estimate), svg.value(y, value, span, strong=strong))
 
 
 def _alt(panel: Panel) -> str:
     groups = "; ".join(f"{group.group} {numbers.with_interval(group)}" for group in panel.groups)
-    text = f"{numbers.title(panel.quantity)}, {panel.editor}, by {panel.factor}: {groups}."
-    if panel.gap:
-        text += f" Largest gap {numbers.with_interval(panel.gap)}"
-        if panel.gap.null:
-            text += f", chance alone up to {numbers.number(panel.quantity, panel.gap.null.high)}"
-    return text
+    gap = panel.gap
+    chance = f", chance alone up to {numbers.number(gap.quantity, gap.null.high)}" if gap.null else ""
+    what = f"{numbers.title(gap.quantity)}, {gap.editor}, by {gap.factor}"
+    return f"{what}: {groups}. Largest gap {numbers.with_interval(gap)}{chance}"
 
 
 def dumbbell(planted: float, recovered: Interval, span: tuple[float, float]) -> Markup:

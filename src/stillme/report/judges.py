@@ -163,10 +163,9 @@ def _draw_differences(axis: str, what: str, groups: Sequence[tuple[str, Interval
         y = TOP + ROW * row + ROW / 2
         parts.append(svg.label(y, group or "everyone"))
         if isinstance(outcome, Interval):
-            value, low, high = (points(part) for part in (outcome.value, outcome.low, outcome.high))
-            parts.append(svg.whisker(scale.at(outcome.low), scale.at(outcome.high), y))
-            parts.append(svg.point(scale.at(outcome.value), y, 4.5))
-            parts.append(svg.value(y, value, f"{low} to {high}"))
+            ends = (outcome.value, outcome.low, outcome.high)
+            value, low, high = (numbers.decimal(end, 2, plus=True) for end in ends)
+            parts += [svg.interval(outcome, scale, y, 4.5), svg.value(y, value, f"{low} to {high}")]
     spoken = "; ".join(f"{group or 'everyone'} {cell(outcome, plus=True)}" for group, outcome in groups)
     return svg.svg("forest", (svg.WIDTH, bottom + 8), f"{numbers.title(axis)}, {what}: {spoken}", parts)
 
@@ -180,11 +179,6 @@ def cell(outcome: Interval | NotEstimable | None, *, share: bool = False, plus: 
         return f"{numbers.percent(outcome.value, 0)} ({low} to {high})"
     value, low, high = (numbers.decimal(part, 2, plus=plus) for part in (outcome.value, outcome.low, outcome.high))
     return f"{value} ({low} to {high})"
-
-
-def points(value: float) -> str:
-    """A difference on a scale, with its sign."""
-    return numbers.decimal(value, 2, plus=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,14 +251,9 @@ def _dot(quantity: str, outcome: Interval | NotEstimable, on: Scale, y: float, *
         return svg.no_value(y, outcome.reason)
     low, high = (svg.bare(quantity, end) for end in (outcome.low, outcome.high))
     value = numbers.number(quantity, outcome.value, plus=change and bool(round(outcome.value, 2)))
-    return Markup("").join(
-        [
-            svg.whisker(on.at(outcome.low), on.at(outcome.high), y),
-            svg.point(on.at(outcome.value), y, 4, strong=True),
-            # Two signs need the room of the word between them.
-            svg.value(y, value, f"{low}, {high}" if change else f"{low} to {high}"),
-        ]
-    )
+    # Two signs need the room of the word between them.
+    span = f"{low}, {high}" if change else f"{low} to {high}"
+    return svg.interval(outcome, on, y, 4, strong=True) + svg.value(y, value, span)
 
 
 def _text(quantity: str, outcome: Interval | NotEstimable, *, change: bool) -> str:

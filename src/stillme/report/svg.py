@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stillme.core.types import Interval
 from stillme.estimates import numbers
 
 WIDTH, LABEL, VALUES = 470, 112, 138
@@ -27,6 +28,13 @@ class Scale:
         """The x of a value, kept inside the plot."""
         share = (value - self.low) / (self.high - self.low)
         return LABEL + min(1.0, max(0.0, share)) * (WIDTH - LABEL - VALUES)
+
+    @classmethod
+    def around(cls, values: Collection[float], margin: float = 0.04) -> Scale:
+        """From the smallest value to the largest, with a margin of this share at either side."""
+        low, high = min(values), max(values)
+        room = margin * (high - low) or 0.5
+        return cls(low=low - room, high=high + room)
 
     @property
     def origin(self) -> float:
@@ -107,6 +115,11 @@ def whisker(low: float, high: float, y: float) -> Markup:
 def point(x: float, y: float, radius: float, *, strong: bool = False) -> Markup:
     """A value."""
     return Markup('<circle class="point{}" cx="{}" cy="{}" r="{}"/>').format(_strong(strong), px(x), px(y), radius)
+
+
+def interval(known: Interval, on: Scale, y: float, radius: float, *, strong: bool = False) -> Markup:
+    """A value with its interval."""
+    return whisker(on.at(known.low), on.at(known.high), y) + point(on.at(known.value), y, radius, strong=strong)
 
 
 def reference_line(x: float, top: float, bottom: float) -> Markup:

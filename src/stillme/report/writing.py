@@ -63,8 +63,8 @@ def render(data: ReportData, *, live: str = "") -> str:
     worst = gallery.worst(data, WORST)
     side_by_side = gallery.side_by_side(data)
     mosaic = gallery.mosaic_rows(data) if data.redact != "omit" else []
-    selection = embedding.Selection(worst=[row for row, _ in worst], mosaic=mosaic, side_by_side=side_by_side)
-    embedded = _thumbnails(data, selection)
+    ranked = [row for row, _ in worst]
+    embedded = _thumbnails(data, ranked, side_by_side)
     tiles = [data.edits.image[row] for row in mosaic]
     context: dict[str, Any] = {
         "data": data,
@@ -94,7 +94,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "caveats": list(caveats(data, findings)),
         "licences": Counter(portrait.licence for portrait in data.edits.portraits),
         "linked": data.folder is not None and data.redact == "none",
-        "packed": Markup(embedding.embed(data, embedded, selection)),
+        "packed": Markup(embedding.embed(data, embedded, ranked, mosaic, side_by_side)),
         "thumbnails": Markup(json.dumps(embedded.contents)),
         "style": Markup(style),
         "script": Markup(script),
@@ -156,9 +156,8 @@ def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((anchor, title) for anchor, (title, shown) in sections.items() if shown)
 
 
-def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
+def _thumbnails(data: ReportData, worst: Sequence[int], grid: gallery.SideBySide | None) -> Thumbnails:
     """The most important first: the side-by-side grid, then the worst edits with their sources and other arms."""
-    grid = selection.side_by_side
     cells = [row for prompts in grid.rows.values() for rows in prompts for row in rows if row >= 0] if grid else []
     embedded = Thumbnails(data.redact, data.picture_bytes)
     sources = {portrait.image.sha256: portrait for portrait in data.edits.portraits}
@@ -167,7 +166,7 @@ def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
         return gallery.source_of(data, sources[sha256]) if sha256 in sources else data.image_path(sha256)
 
     embedded.add(_pictures(data, cells), locate)
-    embedded.add(_pictures(data, gallery.with_arms(data, selection.worst)), locate)
+    embedded.add(_pictures(data, gallery.with_arms(data, worst)), locate)
     return embedded
 
 
