@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,16 +22,8 @@ _BAR_ROW, _END, _BAR_TOP, _BAR = 24, 44, 8, 16
 STEPS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
-    """One editor's answers on one axis, by group."""
-
-    axis: Axis
-    judge: str
-    editor: str
-    arm: str
-    groups: tuple[tuple[str, tuple[int, ...]], ...]
-    """Group, and the number of answers 1, 2, 3, 4 and 5."""
+Groups = tuple[tuple[str, tuple[int, ...]], ...]
+"""Group, and the number of answers 1, 2, 3, 4 and 5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +50,9 @@ def bar_figures(data: ReportData) -> list[BarFigure]:
         if axis is None or not axis.is_scale:
             continue
         for factor in data.settings.factors:
-            distributions = list(_distributions(data, score, axis, factor))
-            if any(_varies(distribution) for distribution in distributions):
-                figures.append(_bar_figure(factor, distributions))
+            by_editor = dict(_distributions(data, score, axis, factor))
+            if any(_varies(groups) for groups in by_editor.values()):
+                figures.append(_bar_figure(data, score, axis, factor, by_editor))
     return figures
 
 
@@ -78,7 +70,7 @@ def _middle(axis: Axis) -> float:
     return 3.0 if axis.unchanged is None else axis.unchanged
 
 
-def _distributions(data: ReportData, score: Scores, axis: Axis, factor: str) -> Iterator[Distribution]:
+def _distributions(data: ReportData, score: Scores, axis: Axis, factor: str) -> Iterator[tuple[str, Groups]]:
     edits = data.edits
     levels, codes = edits.levels(factor)
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED) & (codes[edits.portrait] >= 0)
@@ -89,33 +81,27 @@ def _distributions(data: ReportData, score: Scores, axis: Axis, factor: str) -> 
             continue
         counts = np.zeros((len(levels), STEPS), dtype=np.int64)
         np.add.at(counts, (codes[edits.portrait[rows]], steps(score.value[rows], axis) - 1), 1)
-        yield Distribution(
-            axis=axis,
-            judge=score.judge,
-            editor=editor,
-            arm=data.main_arm,
-            groups=tuple((level, tuple(counts[code].tolist())) for code, level in enumerate(levels)),
-        )
+        yield editor, tuple((level, tuple(counts[code].tolist())) for code, level in enumerate(levels))
 
 
-def _varies(distribution: Distribution) -> bool:
-    total = np.array([counts for _, counts in distribution.groups]).sum(axis=0)
+def _varies(groups: Groups) -> bool:
+    total = np.array([counts for _, counts in groups]).sum(axis=0)
     return int(np.count_nonzero(total)) > 1
 
 
-def _bar_figure(factor: str, distributions: Sequence[Distribution]) -> BarFigure:
-    axis = distributions[0].axis
-    sides = [_sides(axis, counts) for distribution in distributions for _, counts in distribution.groups]
-    left, right = max(left for left, _ in sides), max(right for _, right in sides)
+def _bar_figure(data: ReportData, score: Scores, axis: Axis, factor: str, by_editor: Mapping[str, Groups]) -> BarFigure:
+    sides = [_sides(axis, counts) for groups in by_editor.values() for _, counts in groups]
+    reach = max(left for left, _ in sides), max(right for _, right in sides)
+    by = numbers.factor_name(factor)
     return BarFigure(
         axis=axis.name,
         title=axis.title,
-        judge=distributions[0].judge,
-        factor=numbers.factor_name(factor),
+        judge=score.judge,
+        factor=by,
         legend=tuple((_step_class(axis, step), f"{step} {axis.short[step - 1]}") for step in range(1, STEPS + 1)),
         panels=tuple(
-            (distribution.editor, distribution.arm, _draw_bars(distribution, factor, left, right))
-            for distribution in distributions
+            (editor, data.main_arm, _draw_bars(axis, groups, reach, f"{axis.title}, {editor}, by {by}"))
+            for editor, groups in by_editor.items()
         ),
     )
 
@@ -129,12 +115,12 @@ def _sides(axis: Axis, counts: Sequence[int]) -> tuple[float, float]:
     return left / total, (sum(counts) - left) / total
 
 
-def _draw_bars(distribution: Distribution, factor: str, left: float, right: float) -> Markup:
-    axis = distribution.axis
+def _draw_bars(axis: Axis, groups: Groups, reach: tuple[float, float], title: str) -> Markup:
+    left, right = reach
     unit = (WIDTH - LABEL - _END) / max(left + right, 1e-9)
     zero = LABEL + left * unit
     parts: list[Markup] = []
-    for row, (group, counts) in enumerate(distribution.groups):
+    for row, (group, counts) in enumerate(groups):
         y = _BAR_TOP + _BAR_ROW * row
         middle = y + 9
         parts.append(svg.label(middle, group))
@@ -155,9 +141,9 @@ def _draw_bars(distribution: Distribution, factor: str, left: float, right: floa
                 )
             x += width
         parts.append(Markup('<text class="count" x="{}" y="{}">{:,}</text>').format(WIDTH, px(middle + 4), total))
-    height = _BAR_TOP + _BAR_ROW * len(distribution.groups) + 2
+    height = _BAR_TOP + _BAR_ROW * len(groups) + 2
     parts.append(Markup('<line class="middle" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(px(zero), height - 4))
-    return svg.svg("forest likert", (WIDTH, height), _alt_of_bars(distribution, factor), parts)
+    return svg.svg("forest likert", (WIDTH, height), f"{title}. {_alt_of_bars(axis, groups)}.", parts)
 
 
 def _step_class(axis: Axis, step: int) -> str:
@@ -168,16 +154,15 @@ def _step_class(axis: Axis, step: int) -> str:
     return f"{'up' if away > 0 else 'down'}-{2 * abs(away)}" if away else "mid"
 
 
-def _alt_of_bars(distribution: Distribution, factor: str) -> str:
-    axis = distribution.axis
-    groups: list[str] = []
-    for group, counts in distribution.groups:
+def _alt_of_bars(axis: Axis, groups: Groups) -> str:
+    texts: list[str] = []
+    for group, counts in groups:
         total = sum(counts)
         shares = (
             f"{numbers.percent(count / total, 0)} {axis.short[step]}" for step, count in enumerate(counts) if count
         )
-        groups.append(f"{group}: {', '.join(shares) or 'no answers'}")
-    return f"{axis.title}, {distribution.editor}, by {numbers.factor_name(factor)}. {'; '.join(groups)}."
+        texts.append(f"{group}: {', '.join(shares) or 'no answers'}")
+    return "; ".join(texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,8 +58,9 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     if not shared:
         raise StillmeError(f"{' and '.join(_labels(first, second))} share no request, so there is nothing to compare.")
     notes += [f"Left out by --common: {problem}" for problem in problems]
-    edits = merge_edits(first, second, _labels(first, second), shared, rows)
-    scores = tuple(merge_scores(first, second, shared, rows, judges))
+    places = [np.array([side[cell] for cell in shared], dtype=np.intp) for side in rows]
+    edits = merge_edits(first, second, shared, places)
+    scores = tuple(merge_scores(first, second, places, judges))
     notes += _unfinished(edits, scores)
     matched = Matched(
         labels=_labels(first, second),
@@ -144,17 +145,9 @@ def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
     return shared
 
 
-def merge_edits(
-    first: Chosen,
-    second: Chosen,
-    labels: tuple[str, str],
-    shared: Sequence[Cell],
-    rows: Sequence[Mapping[Cell, int]],
-) -> Edits:
-    """Every shared cell twice: by the first editor, and by the second."""
-    edits = first.results.edits
-    base = np.array([rows[0][cell] for cell in shared], dtype=np.intp)
-    other = np.array([rows[1][cell] for cell in shared], dtype=np.intp)
+def merge_edits(first: Chosen, second: Chosen, shared: Sequence[Cell], places: Sequence[NDArray[np.intp]]) -> Edits:
+    """Every shared cell twice: by the first editor, and by the second; `places` are its rows on either side."""
+    edits, (base, other) = first.results.edits, places
     people: set[int] = set(edits.portrait[base].tolist())
     if edits.second is not None:
         people |= set(edits.second[base].tolist()) - {-1}
@@ -179,7 +172,7 @@ def merge_edits(
         portraits=tuple(edits.portraits[place] for place in used),
         prompts=edits.prompts,
         editors=edits.arms,
-        arms=labels,
+        arms=_labels(first, second),
         second=None if edits.second is None else renumbered(edits.second),
         matching=None if edits.matching is None else np.tile(edits.matching[base], 2),
         seed=np.array([seeds[cell.seed] for cell in shared] * 2, dtype=np.int32),
@@ -188,14 +181,10 @@ def merge_edits(
 
 
 def merge_scores(
-    first: Chosen,
-    second: Chosen,
-    shared: Sequence[Cell],
-    rows: Sequence[Mapping[Cell, int]],
-    judges: Mapping[str, str],
+    first: Chosen, second: Chosen, places: Sequence[NDArray[np.intp]], judges: Mapping[str, str]
 ) -> Iterator[Scores]:
     """Scores by the judges that both share; `judges` maps the second run's names to the first's."""
-    base, other = ([side[cell] for cell in shared] for side in rows)
+    base, other = places
     theirs = {(judges[score.judge], score.axis): score for score in second.results.scores if score.judge in judges}
     for ours in first.results.scores:
         same = theirs.get((ours.judge, ours.axis))
