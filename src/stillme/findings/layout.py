@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stillme.core.files import write_whole
@@ -28,10 +28,10 @@ def plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]()|~!+=])", r"\\\1", unlinked)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], escape: Callable[[str], str] = plain) -> list[str]:
     """Lines of a table; heads are ours, cells are escaped."""
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    return [*lines, *(f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows)]
+    return [*lines, *(f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows)]
 
 
 def page(title: str, text: str, pictures: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -212,33 +212,32 @@ _NOT_MADE = {"edit_success": "soft_erasure", "skip": "skipped", "visible_change"
 """The rate that says, on each axis, that no edit was made."""
 
 
-def trusted(scores: Iterable[Scores], standing: Standing) -> list[Scores]:
-    """Scores of judges that passed calibration on the axis; if there are none, those that did not fail it."""
-    offered = list(scores)
-    chosen = deciding(standing, ((score.judge, score.axis) for score in offered))
-    return [score for score in offered if (score.judge, score.axis) in chosen]
-
-
 def with_happened(data: ReportData) -> ReportData:
-    """The data with the edits that were made, if any is known not to be."""
-    made = happened(data)
-    edited = data.edits.state == EditState.EDITED
-    if made is None or bool((made == edited).all()):
-        return data
-    return replace(data, happened=made)
+    """The data with the edits that were made, if any is known not to be.
 
-
-def happened(data: ReportData) -> NDArray[np.bool_] | None:
-    """Rows with a picture of which not half of the judges say that nothing was done; None where no judge tells."""
-    telling = trusted((score for score in data.headline_scores if score.axis in EDIT_MADE_AXES), data.standing)
-    if not telling:
-        return None
+    An edit that was not made changes no one, so a group whose edits are ignored is never called the best treated.
+    Of a picture that was not, at least half of the judges who tell say that nothing was done.
+    """
+    telling = _telling(data)
     ignored, rated = np.zeros(len(data.edits)), np.zeros(len(data.edits))
     for score in telling:
         answered = score.state == RatingState.RATED
         rated += answered
         ignored += answered & (meets(rubric.load().rates[_NOT_MADE[score.axis]], score.value) > 0)
-    return (data.edits.state == EditState.EDITED) & ~((ignored > 0) & (2 * ignored >= rated))
+    not_made = (data.edits.state == EditState.EDITED) & (ignored > 0) & (2 * ignored >= rated)
+    return replace(data, happened=(data.edits.state == EditState.EDITED) & ~not_made) if not_made.any() else data
+
+
+def judges_telling(data: ReportData) -> Sequence[str]:
+    """The judges who tell whether an edit was made."""
+    return list(dict.fromkeys(score.judge for score in _telling(data)))
+
+
+def _telling(data: ReportData) -> list[Scores]:
+    """Scores of judges that passed calibration on the axis; if there are none, those that did not fail it."""
+    offered = [score for score in data.headline_scores if score.axis in EDIT_MADE_AXES]
+    chosen = deciding(data.standing, ((score.judge, score.axis) for score in offered))
+    return [score for score in offered if (score.judge, score.axis) in chosen]
 
 
 def share_made(data: ReportData, *, editor: str, factor: str, group: str) -> float:
@@ -249,12 +248,6 @@ def share_made(data: ReportData, *, editor: str, factor: str, group: str) -> flo
     rows &= codes[edits.portrait] == levels.index(group)
     made = edits.state == EditState.EDITED if data.happened is None else data.happened
     return float(made[rows].mean()) if rows.any() else 0.0
-
-
-def judges_telling(data: ReportData) -> Sequence[str]:
-    """The judges who tell whether an edit was made."""
-    axes = (score for score in data.headline_scores if score.axis in EDIT_MADE_AXES)
-    return list(dict.fromkeys(score.judge for score in trusted(axes, data.standing)))
 
 
 def rows_to_rate(data: ReportData, score: Scores) -> NDArray[np.bool_]:

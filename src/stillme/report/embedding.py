@@ -23,7 +23,7 @@ from stillme.estimates.quantities import EDIT_RATES
 from stillme.estimates.words import smallest_effect
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
-from stillme.report.gaps import decisive_gaps
+from stillme.report.gaps import decisive_gaps, identity_of
 from stillme.runs.thumbnails import Thumbnails
 
 _LONGEST_REMARK = 500
@@ -32,9 +32,6 @@ _REMARKS = 400_000
 
 _DECLINED = 500
 """Refusals and failures whose messages a page carries."""
-
-GapKey = tuple[str, str, str, str, str]
-"""Quantity, judge, editor, arm, factor."""
 
 _SCOPES = ("all", "disparity", "group", "contrast")
 
@@ -161,10 +158,9 @@ def _files(data: ReportData) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _link(data: ReportData, folder: Path, sha256: str) -> str:
-    return data.link(sha256) if data.link else _relative(data.image_path(sha256), folder)
-
-
-def _relative(path: Path | None, folder: Path) -> str:
+    if data.link:
+        return data.link(sha256)
+    path = data.image_path(sha256)
     return path.relative_to(folder).as_posix() if path is not None and path.is_relative_to(folder) else ""
 
 
@@ -236,7 +232,7 @@ def _format(quantity: str) -> dict[str, Json]:
     }
 
 
-def _estimate(estimate: Estimate, adjusted: Mapping[GapKey, float]) -> list[Json]:
+def _estimate(estimate: Estimate, adjusted: Mapping[tuple[str, ...], float]) -> list[Json]:
     interval = estimate.outcome if isinstance(estimate.outcome, Interval) else None
     return [
         estimate.editor,
@@ -262,23 +258,19 @@ def group_text(estimate: Estimate) -> str:
     return f"{numbers.factor_name(estimate.factor)}: {group}" if estimate.factor else group
 
 
-def adjusted_p(data: ReportData) -> Mapping[GapKey, float]:
+def adjusted_p(data: ReportData) -> Mapping[tuple[str, ...], float]:
     """The p values that decide."""
-    return {_gap_key(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
+    return {identity_of(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
 
 
-def chance_text(adjusted: Mapping[GapKey, float], estimate: Estimate) -> str:
+def chance_text(adjusted: Mapping[tuple[str, ...], float], estimate: Estimate) -> str:
     """How large a gap is by chance alone, and its p value: the one that decides, if this gap decides anything."""
     null = estimate.null if isinstance(estimate, Disparity) and isinstance(estimate.outcome, Interval) else None
     if null is None:
         return ""
-    p = adjusted.get(_gap_key(estimate))
+    p = adjusted.get(identity_of(estimate))
     tested = f"{numbers.p_value(null.omnibus)}, not adjusted" if p is None else f"{numbers.p_value(p)} (Holm)"
     return f"below {numbers.number(estimate.quantity, null.high)} · {tested}"
-
-
-def _gap_key(gap: Estimate) -> GapKey:
-    return gap.quantity, gap.judge, gap.editor, gap.arm, gap.factor
 
 
 def method_text(estimate: Estimate) -> str:

@@ -59,8 +59,8 @@ def deciding(data: ReportData) -> set[tuple[str, str]]:
 
 def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
     """The findings of the main arm that decide, by the judges to go by; the most certain first."""
-    shown = {_identity(one): one for one in data.headlines if isinstance(one, Disparity)}
-    groups = {(*_identity(one), one.group): one for one in data.headlines if one.scope == "group"}
+    shown = {identity_of(one): one for one in data.headlines if isinstance(one, Disparity)}
+    groups = {(*identity_of(one), one.group): one for one in data.headlines if one.scope == "group"}
     gaps: list[Gap] = []
     for finding in find_gaps(data.estimates, data.standing, data.settings):
         disparity = shown.get((finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor))
@@ -74,7 +74,7 @@ def not_compared(data: ReportData) -> Mapping[Place, str]:
 
     A gap may hide there, so they are said wherever gaps are.
     """
-    decides, shown = deciding(data), {_identity(one) for one in data.headlines}
+    decides, shown = deciding(data), {identity_of(one) for one in data.headlines}
     return {
         place: why
         for place, why in uneven(data.estimates).items()
@@ -98,7 +98,7 @@ def _gap(
     interval: Interval,
     finding: Finding,
 ) -> Gap:
-    members = [groups[*_identity(disparity), level] for level in disparity.levels]
+    members = [groups[*identity_of(disparity), level] for level in disparity.levels]
     worst = max(members, key=_harm)
     rest = [member for member in members if member is not worst]
     unranked = [] if not headlines.is_drift(disparity.quantity) else [m for m in rest if not _is_mostly_made(data, m)]
@@ -139,7 +139,8 @@ def _by_certainty(gap: Gap) -> tuple[float, bool, float, int, str, str]:
     return p, is_mean, -ratio, order, disparity.editor, disparity.factor
 
 
-def _identity(estimate: Estimate) -> tuple[str, ...]:
+def identity_of(estimate: Estimate) -> tuple[str, ...]:
+    """What an estimate is of, apart from its group."""
     return estimate.quantity, estimate.editor, estimate.arm, estimate.judge, estimate.factor
 
 

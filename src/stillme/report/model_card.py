@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stillme.core.files import write_whole
 from stillme.estimates import EditState, estimate, mark, numbers
+from stillme.findings.layout import table
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData, report_data
 from stillme.report.findings import Findings, Grid, Line, find
@@ -106,14 +107,10 @@ def _verdict(gap: Gap) -> str:
     return f"{word}: {gap.worst.group} worst" if gap.is_significant else word
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     if not rows:
-        yield "No number: nothing was measured, or no judge passed calibration."
-        return
-    yield f"| {' | '.join(heads)} |"
-    yield "|---" * len(heads) + "|"
-    for row in rows:
-        yield f"| {' | '.join(map(_text, row))} |"
+        return ["No number: nothing was measured, or no judge passed calibration."]
+    return table(heads, rows, _text)
 
 
 def _text(text: str) -> str:

@@ -18,43 +18,20 @@ from stillme.report.data import ReportData
 from stillme.report.svg import LABEL, WIDTH, Scale, px
 from stillme.runs.paper_names import PaperNames, published_text
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperRow:
-    """One number of the paper, and the run's own."""
-
-    title: str
-    about: str
-    """Whose number it is."""
-    yours: str
-    span: str
-    paper: str
-    inside: bool
-    """Whether the interval contains the paper's number."""
+PaperRow = tuple[str, str, str, str, str, bool]
+"""What, whose, the run's number and interval, the paper's number, and whether the interval contains that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperSection:
-    """What the page shows."""
-
-    places: tuple[tuple[str, tuple[PaperRow, ...]], ...]
-    """By table of the paper."""
-    differences: tuple[str, ...]
-
-
-def paper_section(data: ReportData) -> PaperSection | None:
-    """The section; None where no number of the run answers one of the paper."""
+def paper_section(data: ReportData) -> dict[str, list[PaperRow]]:
+    """By table of the paper; empty where no number of the run answers one of the paper."""
     names = data.paper
     if names is None:
-        return None
+        return {}
     places: dict[str, list[PaperRow]] = {}
     for known, editor, group, outcome in (*_estimated(data, names), *_roles(data, names)):
         if isinstance(outcome, Interval):
             places.setdefault(known.place, []).append(_row(known, editor, group, outcome))
-    if not places:
-        return None
-    ordered = sorted(places, key=lambda place: int(place.rpartition(" ")[2]))
-    return PaperSection(places=tuple((place, tuple(places[place])) for place in ordered), differences=names.differences)
+    return {place: places[place] for place in sorted(places, key=lambda place: int(place.rpartition(" ")[2]))}
 
 
 Answered = tuple[Published, str, str, Interval | NotEstimable]
@@ -97,13 +74,13 @@ def _row(known: Published, editor: str, group: str, yours: Interval) -> PaperRow
     def text(value: float) -> str:
         return numbers.percent(value) if share else numbers.decimal(value, 2, plus=known.unit == "1-5 points")
 
-    return PaperRow(
-        title="Stereotype followed" if known.quantity == "adherence" else numbers.title(known.quantity),
-        about=" · ".join(part for part in (editor, group) if part),
-        yours=text(yours.value),
-        span=f"{text(yours.low)} to {text(yours.high)}",
-        paper=published_text(known),
-        inside=yours.low <= known.value <= yours.high,
+    return (
+        "Stereotype followed" if known.quantity == "adherence" else numbers.title(known.quantity),
+        " · ".join(part for part in (editor, group) if part),
+        text(yours.value),
+        f"{text(yours.low)} to {text(yours.high)}",
+        published_text(known),
+        yours.low <= known.value <= yours.high,
     )
 
 

@@ -210,20 +210,9 @@ def _change_json(change: Change | GapChange) -> dict[str, Any]:
 
 
 def _appears_json(shift: Shift) -> dict[str, Any]:
-    return {
-        "arm": shift.arm,
-        "judge": shift.judge,
-        "axis": shift.axis,
-        "group": shift.group,
-        "target": shift.target,
-        "before": shift.before,
-        "after": shift.after,
-        **_outcome_json(shift.outcome),
-        "p": shift.p,
-        "holm": shift.holm,
-        "word": shift.word,
-        "portraits": shift.units,
-    }
+    names = ("arm", "judge", "axis", "group", "target", "before", "after", "p", "holm", "word")
+    row: dict[str, Any] = {name: getattr(shift, name) for name in names}
+    return row | _outcome_json(shift.outcome) | {"portraits": shift.units}
 
 
 def _outcome_json(outcome: Interval | NotEstimable) -> dict[str, Any]:

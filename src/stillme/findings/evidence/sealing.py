@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,7 @@ class Sealed:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "file": str(self.file),
-            "root": self.root,
-            "files": self.files,
-            "bytes": self.bytes,
-            "signature": str(self.signature) if self.signature else None,
-        }
+        return asdict(self) | {"file": str(self.file), "signature": str(self.signature) if self.signature else None}
 
     def as_text(self) -> str:
         """For people."""

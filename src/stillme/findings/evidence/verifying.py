@@ -79,20 +79,8 @@ class Verification:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "file": str(self.file),
-            "verdict": str(self.verdict),
-            "consistent": self.consistent,
-            "authenticated": self.authenticated,
-            "root": self.root,
-            "title": self.title,
-            "sealed_by": self.sealed_by,
-            "verified_by": __version__,
-            "files": self.files,
-            "cells": self.cells,
-            "reached": str(self.reached),
-            "differences": [asdict(difference) for difference in self.differences],
-        }
+        derived = {"verdict": self.verdict, "consistent": self.consistent, "verified_by": __version__}
+        return asdict(self) | derived | {"file": str(self.file)}
 
     def as_text(self) -> str:
         """For people: the first difference in full, the others below."""
