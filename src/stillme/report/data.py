@@ -81,7 +81,7 @@ Remarks = Callable[[Sequence[str]], Mapping[str, Sequence[Remark]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class SpentBy:
     """What one editor or judge has used so far, retries included."""
 
     kind: Literal["editor", "judge"]
@@ -159,7 +159,7 @@ class ReportData:
     """The judge that the user asks for; empty for whoever decides by default."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
-    spending: tuple[Spending, ...] = ()
+    spending: tuple[SpentBy, ...] = ()
     remarks: Remarks = _no_remarks
     claims: tuple[Claim, ...] = ()
     """The audit's claims, and when each was recorded."""
@@ -387,7 +387,7 @@ def _described(record: EditorRecord | JudgeRecord) -> Description:
     )
 
 
-def _spent(run: Run) -> Iterator[Spending]:
+def _spent(run: Run) -> Iterator[SpentBy]:
     """One line per editor and judge of this configuration, and one for what others in the same folder took."""
     readers = {reader.spec.key: f"{reader.name} (readings)" for reader in run.design.readers}
     controls = {control_spec(editor.spec).key for editor in run.design.editors}
@@ -400,7 +400,7 @@ def _spent(run: Run) -> Iterator[Spending]:
         current = [(name, [efforts[spec]]) for spec, name in names.items() if spec in efforts]
         earlier = [effort for spec, effort in sorted(efforts.items()) if spec not in names]
         for name, effort in (*current, *([(EARLIER, earlier)] if earlier else [])):
-            yield Spending(
+            yield SpentBy(
                 kind=kind,
                 name=name,
                 calls=sum(one.calls for one in effort),

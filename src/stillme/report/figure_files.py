@@ -34,7 +34,7 @@ Panel = tuple[str, str, Markup]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFigures:
     """What was drawn, and what could not be."""
 
     files: tuple[Path, ...]
@@ -42,7 +42,7 @@ class Written:
     """Name and reason."""
 
 
-def write_figures(folder: Path, data: ReportData) -> Written:
+def write_figures(folder: Path, data: ReportData) -> WrittenFigures:
     """Write every figure that the rows allow into `folder`; the same rows give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [
@@ -54,7 +54,7 @@ def write_figures(folder: Path, data: ReportData) -> Written:
             skipped.append((name, picture))
         else:
             written.append(write_whole(folder / f"{name}.png", picture))
-    return Written(files=tuple(written), skipped=tuple(skipped))
+    return WrittenFigures(files=tuple(written), skipped=tuple(skipped))
 
 
 def _drawings(data: ReportData) -> Iterator[tuple[str, str, Sequence[Panel]]]:

@@ -340,7 +340,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class NumberGrid:
     """Quantities down, editors across."""
 
     columns: tuple[tuple[str, str], ...]
@@ -354,9 +354,9 @@ class Findings:
     """The answers of the first screen."""
 
     answers: tuple[Answer, ...]
-    edits_made: Grid
-    preservation: Grid
-    failed: Grid
+    edits_made: NumberGrid
+    preservation: NumberGrid
+    failed: NumberGrid
     """Numbers of judges that failed calibration on the axis, or their control pairs: they decide nothing."""
     unvalidated: tuple[str, ...]
     """Titles of axes that were rated, but by no validated judge."""
@@ -490,11 +490,11 @@ def _informative(lines: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(line for line in lines if line.estimate.quantity != "refused" or refused)
 
 
-def _grid(data: ReportData, lines: Sequence[Line]) -> Grid:
+def _grid(data: ReportData, lines: Sequence[Line]) -> NumberGrid:
     columns = tuple(sorted({(line.estimate.editor, line.estimate.arm) for line in lines}))
     cells = {(e.quantity, e.judge, e.editor, e.arm): line for line in lines for e in [line.estimate]}
     rows = dict.fromkeys((line.estimate.quantity, line.estimate.judge) for line in lines)
-    return Grid(
+    return NumberGrid(
         columns=columns,
         rows=tuple(
             (

@@ -49,11 +49,11 @@ _SHARES = ("within_one", "exact")
 class AgreementTables:
     """What is known of the judges' agreement."""
 
-    among_judges: Table | None
-    among_people: Table | None
-    by_group: Table | None
+    among_judges: AgreementTable | None
+    among_people: AgreementTable | None
+    by_group: AgreementTable | None
     """Agreement among judges, by group of the first factor."""
-    with_people: Table | None
+    with_people: AgreementTable | None
     bias: tuple[tuple[str, str, Markup], ...]
     """Axis, judge, and a drawing of judge minus people by group."""
     factor: str
@@ -78,7 +78,7 @@ def agreement_tables(data: ReportData) -> AgreementTables | None:
     )
 
 
-def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> Table | None:
+def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> AgreementTable | None:
     measures = [measure for measure in titles if any(agreement.measure == measure for agreement in agreements)]
     rows: list[Row] = []
     for axis in dict.fromkeys(agreement.axis for agreement in agreements):
@@ -86,10 +86,10 @@ def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> Table 
         first = next(iter(by_measure.values()))
         cells = tuple(_cell(measure, by_measure.get(measure)) for measure in measures)
         rows.append((numbers.title(axis), f"{first.raters} raters, {first.items:,} edits", cells))
-    return Table(heads=tuple(titles[measure] for measure in measures), rows=tuple(rows)) if rows else None
+    return AgreementTable(heads=tuple(titles[measure] for measure in measures), rows=tuple(rows)) if rows else None
 
 
-def _by_group(agreements: Sequence[Agreement]) -> Table | None:
+def _by_group(agreements: Sequence[Agreement]) -> AgreementTable | None:
     alphas = {(alpha.axis, alpha.group): alpha for alpha in agreements if alpha.measure == "alpha_ordinal"}
     groups = sorted({group for _, group in alphas})
     rows = tuple(
@@ -100,10 +100,10 @@ def _by_group(agreements: Sequence[Agreement]) -> Table | None:
         )
         for axis in dict.fromkeys(axis for axis, _ in alphas)
     )
-    return Table(heads=tuple(groups), rows=rows) if rows else None
+    return AgreementTable(heads=tuple(groups), rows=rows) if rows else None
 
 
-def _with_people(estimates: Sequence[AgainstPeople]) -> Table | None:
+def _with_people(estimates: Sequence[AgainstPeople]) -> AgreementTable | None:
     by_judge: dict[tuple[str, str], dict[str, AgainstPeople]] = {}
     for estimate in estimates:
         if not estimate.editor:
@@ -116,7 +116,7 @@ def _with_people(estimates: Sequence[AgainstPeople]) -> Table | None:
         )
         for (axis, judge), by_measure in by_judge.items()
     )
-    return Table(heads=tuple(_WITH_PEOPLE.values()), rows=rows) if rows else None
+    return AgreementTable(heads=tuple(_WITH_PEOPLE.values()), rows=rows) if rows else None
 
 
 def _biases(estimates: Sequence[AgainstPeople], factor: str) -> Iterator[tuple[str, str, Markup]]:
@@ -143,7 +143,7 @@ Row = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class AgreementTable:
     """Axes down, measures across."""
 
     heads: tuple[str, ...]

@@ -11,7 +11,7 @@ from stillme.estimates import EditState, estimate, mark, numbers
 from stillme.findings.layout import table
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData, report_data
-from stillme.report.findings import Findings, Grid, Line, find
+from stillme.report.findings import Findings, Line, NumberGrid, find
 from stillme.report.gallery import label_origins
 from stillme.report.gaps import Gap
 from stillme.runs import Run
@@ -67,7 +67,7 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
     yield from (f"- **{_text(caveat.head)}** {_text(caveat.text)}" for caveat in caveats(data, findings))
 
 
-def _rows(data: ReportData, grids: tuple[Grid, ...], editor: str) -> Iterator[tuple[str, ...]]:
+def _rows(data: ReportData, grids: tuple[NumberGrid, ...], editor: str) -> Iterator[tuple[str, ...]]:
     for grid in grids:
         for title, _, cells in grid.rows:
             for line in cells:

@@ -25,7 +25,7 @@ from stillme.runs.store.opening import LEDGER
 _SHOWN = 10
 
 
-class Verdict(StrEnum):
+class BundleVerdict(StrEnum):
     """What may be said of a bundle."""
 
     AUTHENTIC = "authentic and consistent"
@@ -71,11 +71,11 @@ class Verification:
         return not self.differences
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BundleVerdict:
         """The result in a few words."""
         if not self.consistent:
-            return Verdict.INCONSISTENT
-        return Verdict.AUTHENTIC if self.authenticated else Verdict.CONSISTENT
+            return BundleVerdict.INCONSISTENT
+        return BundleVerdict.AUTHENTIC if self.authenticated else BundleVerdict.CONSISTENT
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
