@@ -16,8 +16,8 @@ from stillme.findings.calibration import CalibrationVerdict, records
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate import Verdict as Decided
 from stillme.findings.tables.estimates import write_tables
-from stillme.report.answers import answers
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
+from stillme.report.findings import answers
 from stillme.report.gaps import decisive_gaps
 from stillme.runs import Run
 from tests.calibration.test_measuring import calibrated, truthful

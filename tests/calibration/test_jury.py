@@ -21,7 +21,7 @@ from stillme.findings.calibration.jury import LARGER, Ruling, Trial, rule, run_j
 from stillme.findings.compare import choose, compare, match
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.portraits.synthetic import portraits, portraits_36
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
 from stillme.report.findings import find
 from stillme.runs import Run
 

@@ -15,8 +15,8 @@ from stillme.cli import cli
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Abstained, Interval, Rating, Refused, Request
 from stillme.findings.compare import Chosen, Worse, choose, compare, match, worse_when
-from stillme.findings.compare.markdown import page, plain
 from stillme.findings.compare.showing import as_json, as_markdown, as_text
+from stillme.findings.layout import page, plain
 from stillme.runs import Run
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 

@@ -13,7 +13,8 @@ import pytest
 
 from stillme.api.python import open as open_run
 from stillme.core.errors import StillmeError
-from stillme.findings.evidence import archive, opened_bundle, verify
+from stillme.findings.evidence import bundle as archive
+from stillme.findings.evidence import opened_bundle, verify
 
 
 def zipped(file: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
-from stillme.findings.evidence import seal, signing, verify
+from stillme.findings.evidence import seal, verify
+from stillme.findings.evidence.bundle import signature_of
 from stillme.runs import Run
 from tests.runs import fill, people, scores, write_audit
 
@@ -61,7 +62,7 @@ def test_a_signature_of_another_bundle_or_purpose_does_not_count(run: Path, tmp_
     )
     signature.write_bytes((tmp_path / "SHA256SUMS.sig").read_bytes())
     assert not verify(file, key=Path(f"{key}.pub")).authenticated, "signed for another purpose"
-    signature.write_bytes(signing.signature_of("another text\n", key))
+    signature.write_bytes(signature_of("another text\n", key))
     assert not verify(file, key=Path(f"{key}.pub")).consistent, "signed something else"
 
 

@@ -24,7 +24,7 @@ from stillme.estimates import (
 from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
-from stillme.report.data import Remark, Spending
+from stillme.report.data import Remark, SpentBy
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
 EDITORS = ("flux", "qwen", "step1x")
@@ -118,7 +118,7 @@ def paper_like(
         else (),
         intraclass_correlations=tuple(intraclass_correlations(edits, means, settings)),
         spending=tuple(
-            Spending(kind="judge", name=name, calls=size, attempts=size + 7, seconds=0.8 * size, dollars=0.0031 * size)
+            SpentBy(kind="judge", name=name, calls=size, attempts=size + 7, seconds=0.8 * size, dollars=0.0031 * size)
             for name in JUDGES
         ),
         remarks=lambda asked: {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stillme.core.types import ImageFile, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, Standing, estimate
 from stillme.report import ReportData
-from stillme.report.happened import with_happened
+from stillme.report.data import with_happened
 
 LICENSED: Standing = {
     "meter": {"visible_change": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}

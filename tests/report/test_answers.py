@@ -11,9 +11,8 @@ import pytest
 from stillme.core.types import Interval
 from stillme.estimates import Disparity, EditState, RatingState, estimate
 from stillme.report import ReportData, render
-from stillme.report.answers import Answer
-from stillme.report.findings import find
-from stillme.report.mitigation import dumbbell_figures
+from stillme.report.drawings import dumbbell_figures
+from stillme.report.findings import Answer, find
 from stillme.runs.store.summaries import Failure
 from tests.report.planted import LICENSED, planted, unevenly_answered
 

@@ -9,9 +9,8 @@ import pytest
 from stillme.core.types import Abstained, Assessment, Request
 from stillme.estimates import estimate
 from stillme.report import render
-from stillme.report.behaviour import behaviour_section
-from stillme.report.contents import report_data
-from stillme.report.data import ReportData
+from stillme.report.data import ReportData, report_data
+from stillme.report.judges import behaviour_section
 from stillme.runs import Run
 from tests import runs
 from tests.report.test_report import Tree, text_of

@@ -17,12 +17,10 @@ from stillme.core import rubric
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Adherence, Disparity
 from stillme.estimates.quantities import meets
+from stillme.findings.calibration.records import AxisResult, Calibration, CalibrationVerdict, Noticed, ShareOfPortraits
 from stillme.report import ReportData, render
-from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare
-from stillme.report.heat import heat_maps
-from stillme.report.likert import bar_figures, steps
-from stillme.report.mitigation import dumbbell_figures
-from stillme.report.roles import role_figures
+from stillme.report.drawings import bar_figures, dumbbell_figures, role_figures, steps
+from stillme.report.figures import heat_maps
 from stillme.runs.thumbnails import Thumbnails, encode
 
 
@@ -164,24 +162,33 @@ def test_made_up_data_are_marked_on_every_figure(paper: ReportData) -> None:
 
 
 def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) -> None:
-    shares = tuple(GroupShare(group=group, value=0.9, low=0.7, high=1.0) for group in ("everyone", "darker"))
-    axis = CalibratedAxis(
-        axis="skin_tone",
-        verdict="passed",
-        false_alarms=shares,
-        sensitivity=shares,
-        curve=tuple(Dose(amount=amount, shares=shares) for amount in (-4.0, 4.0, 8.0)),
-        false_alarm_limit=0.05,
-        sensitivity_limit=0.8,
+    share = ShareOfPortraits(value=0.9, low=0.7, high=1.0, portraits=24)
+    result = AxisResult(
+        false_alarm=share,
+        nulls={},
+        sensitivity=share,
+        bias=None,
+        faceless=None,
         smallest=4.0,
+        answered=1.0,
+        curve=tuple(Noticed(amount=amount, share=share) for amount in (-4.0, 4.0, 8.0)),
     )
-    judge = Calibrated(judge="gpt", portraits="24 portraits", pairs=632, axes=(axis,))
+    judge = Calibration(
+        judge="gpt",
+        key="",
+        limits="",
+        portraits="24 portraits",
+        pairs=632,
+        axes={"skin_tone": {"everyone": result, "darker": result}},
+        verdicts={"skin_tone": CalibrationVerdict.PASSED},
+        by_tone={},
+    )
     page = render(replace(paper, calibrated=(judge,)))
     assert page.count('class="limit"') == 4
     assert page.count('class="dose dose-') == 2
     assert "kept its limits" in page
     assert "the curve is the share noticed" in page
-    flat = replace(judge, axes=(replace(axis, curve=()),))
+    flat = replace(judge, axes={"skin_tone": {"everyone": replace(result, curve=())}})
     assert "the curve is the share noticed" not in render(replace(paper, calibrated=(flat,)))
 
 

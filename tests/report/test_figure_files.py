@@ -14,9 +14,8 @@ from PIL import Image
 
 from stillme.core.types import Interval
 from stillme.report import ReportData, render
-from stillme.report.figure_files import Written, write_figures
-from stillme.report.paper_figures import paper_figures
-from stillme.report.picture_grids import grids
+from stillme.report.figure_files import WrittenFigures, grids, write_figures
+from stillme.report.paper import paper_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,11 +35,11 @@ def few(paper: ReportData) -> ReportData:
 
 
 @pytest.fixture(scope="module")
-def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> WrittenFigures:
     return write_figures(tmp_path_factory.mktemp("figures"), few)
 
 
-def test_every_kind_of_drawing_and_every_grid_is_written(written: Written) -> None:
+def test_every_kind_of_drawing_and_every_grid_is_written(written: WrittenFigures) -> None:
     kinds = {path.stem.split("-")[0] for path in written.files}
     assert kinds == {"figure", "forest", "scores", "change", "pictures"}
     assert {path.stem for path in written.files if path.suffix == ".png"} == {
@@ -53,7 +52,7 @@ def test_every_kind_of_drawing_and_every_grid_is_written(written: Written) -> No
     assert written.skipped == ()
 
 
-def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: Written) -> None:
+def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: WrittenFigures) -> None:
     page = render(few)
     for path in written.files:
         if path.suffix == ".svg" and path.stem.startswith("forest"):
@@ -64,7 +63,7 @@ def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: 
             assert "<a " not in text
 
 
-def test_a_drawing_is_an_image_of_its_own(written: Written) -> None:
+def test_a_drawing_is_an_image_of_its_own(written: WrittenFigures) -> None:
     """Programs that make PDF of SVG know no variables of a style sheet, and load nothing."""
     for path in written.files:
         if path.suffix == ".svg":
@@ -78,7 +77,7 @@ def test_a_drawing_is_an_image_of_its_own(written: Written) -> None:
             assert "url(" not in style
 
 
-def test_the_same_rows_give_the_same_bytes(few: ReportData, written: Written, tmp_path: Path) -> None:
+def test_the_same_rows_give_the_same_bytes(few: ReportData, written: WrittenFigures, tmp_path: Path) -> None:
     again = write_figures(tmp_path, few)
     assert [path.read_bytes() for path in again.files] == [path.read_bytes() for path in written.files]
 
@@ -96,7 +95,7 @@ def test_blurred_portraits_are_patches(few: ReportData) -> None:
     assert Image.open(io.BytesIO(bytes(blurred[name]))).size == Image.open(io.BytesIO(bytes(plain[name]))).size
 
 
-def test_every_drawing_discloses_made_up_data(written: Written) -> None:
+def test_every_drawing_discloses_made_up_data(written: WrittenFigures) -> None:
     assert all("synthetic portraits" in path.read_text() for path in written.files if path.suffix == ".svg")
 
 
@@ -116,7 +115,7 @@ def _labels(text: str) -> list[str]:
 
 
 def test_figure_4_has_every_editor_within_each_group_in_the_order_of_the_design(
-    few: ReportData, written: Written
+    few: ReportData, written: WrittenFigures
 ) -> None:
     (file,) = [path for path in written.files if path.stem == "figure-4"]
     (first, *_), editors = (
@@ -150,7 +149,7 @@ def test_groups_are_not_sorted_by_the_alphabet(few: ReportData) -> None:
     assert _labels(figure.panels[0][2]) == [swap[race] for race in order]
 
 
-def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: Written) -> None:
+def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: WrittenFigures) -> None:
     (file,) = [path for path in written.files if path.stem == "figure-6"]
     skin, *changes = re.findall(r'<svg [^>]*class="forest".*?</svg>', file.read_text(), re.DOTALL)
     assert skin.count(">people<") == skin.count(">models<") == 1

@@ -9,8 +9,7 @@ import pytest
 
 from stillme import estimates
 from stillme.api.pipeline import run_stages
-from stillme.report.contents import report_data
-from stillme.report.data import Redaction
+from stillme.report.data import Redaction, report_data
 from stillme.report.figure_files import write_figures
 from stillme.report.findings import find
 from stillme.report.into_what import IntoWhat, findings, into_what

@@ -15,7 +15,7 @@ from stillme.core.types import Interval
 from stillme.estimates.numbers import title
 from stillme.report import ReportData, write
 from stillme.report.data import Remark
-from stillme.report.links import rows_of
+from stillme.report.embedding import rows_of
 from tests.pages import wait_until
 from tests.report.planted import planted
 

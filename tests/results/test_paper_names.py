@@ -20,7 +20,7 @@ from stillme.findings.tables.paper import PaperTable, as_csv, as_markdown, make_
 from stillme.findings.tables.paper.making import with_paper
 from stillme.findings.tables.paper.table import Number, Row
 from stillme.report import render
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
 from stillme.runs import Run
 from stillme.runs.paper_names import PaperNames, missing_names, paper_names, published_text
 from tests import runs

@@ -16,8 +16,8 @@ from stillme.core.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.directions import Shift
 from stillme.findings.compare import choose, compare, match, showing
-from stillme.findings.compare.readings import reading_changes
-from stillme.findings.evidence.row_checks import row_differences
+from stillme.findings.compare.matching import reading_changes
+from stillme.findings.evidence.checks import row_differences
 from stillme.findings.gate.deciding import Asked, gate
 from stillme.findings.gate.verdicts import Verdict
 from stillme.findings.plan.plan import plan_audit

@@ -14,7 +14,7 @@ from stillme.cli import cli
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate.showing import as_text
 from stillme.findings.gate.verdicts import Verdict, Verdicts
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
 from stillme.runs import Run
 from stillme.runs.participants import read_raters
 from stillme.study.app import build

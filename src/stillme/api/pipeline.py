@@ -14,7 +14,7 @@ from stillme.core.home import remember_run
 from stillme.estimates.rows import EditState
 from stillme.findings import calibration
 from stillme.findings.tables.estimates import write_tables
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
 from stillme.runs import Run, disputes, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt

@@ -100,7 +100,7 @@ class Run(RecordedRun):
         return list(write_figures(Path(to) if to else self.folder / "figures", self._shown()).files)
 
     def _shown(self) -> ReportData:
-        from stillme.report.contents import report_data
+        from stillme.report.data import report_data
 
         estimated = numbers.estimate(self.results.edits, self.results.scores, self.settings)
         return report_data(self, estimated)

@@ -56,10 +56,10 @@ def compare(
     Every number is paired: second minus first on the same portrait, prompt, arm and seed, rated by the
     same judges. If anything else differs, the comparison is refused and the difference is named.
     """
-    from stillme.findings.compare import choose, match, pairs, showing
+    from stillme.findings import layout
+    from stillme.findings.compare import choose, match, showing
     from stillme.findings.compare import compare as compare_sides
-    from stillme.findings.compare import markdown as writing
-    from stillme.findings.compare.readings import reading_changes
+    from stillme.findings.compare.matching import reading_changes
     from stillme.runs.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
@@ -72,14 +72,13 @@ def compare(
         comparison = replace(comparison, appears=appears, notes=notes)
         pictures = PicturesToShow(*(chosen.run.store.pictures for chosen in (one, other)))
         # While the runs are open: a bundle's pictures are gone after that.
-        worst = pairs.worst_pairs(matched, comparison, pictures.path_of) if html else []
-        figures = pairs.as_html(worst, comparison.labels)
+        figures = showing.worst_pairs(matched, comparison, pictures.path_of) if html else ""
     text = showing.as_markdown(comparison)
     if markdown:
-        writing.save(markdown, text)
+        layout.save(markdown, text)
     if html:
         title = f"{comparison.labels[1]} against {comparison.labels[0]}"
-        writing.save(html, writing.page(title, text, figures))
+        layout.save(html, layout.page(title, text, figures))
         if pictures.unreachable:
             echo(f"The page lacks pictures. {pictures.unreachable}", err=True)
     if as_json:
@@ -152,7 +151,7 @@ def gate(
       0    every rule passed
       130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
-    from stillme.findings.compare import markdown as writing
+    from stillme.findings import layout
     from stillme.findings.gate import Asked, baseline_folder, showing
     from stillme.findings.gate import gate as decide
     from stillme.findings.gate.showing import as_junit
@@ -164,7 +163,7 @@ def gate(
         verdicts = decide(run, Asked(baseline=compared, **asked))
     for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
         if file:
-            writing.save(file, write(verdicts))
+            layout.save(file, write(verdicts))
     if as_json:
         print_json(showing.as_json(verdicts))
     else:

@@ -118,7 +118,7 @@ def export(
 
 def _draw(audit: Path, out: Path | None, folder: Path, *, redact: Redaction, judge: str, as_json: bool) -> None:
     from stillme.estimates import estimate
-    from stillme.report.contents import report_data
+    from stillme.report.data import report_data
     from stillme.report.figure_files import write_figures
 
     with opened_run(audit, out) as run:

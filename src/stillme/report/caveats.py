@@ -9,10 +9,9 @@ from typing import NamedTuple
 from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import Disparity, EditState, PairedEffect, mark, numbers
 from stillme.estimates.headlines import CANNOT_TELL
-from stillme.report.data import ReportData
+from stillme.report.data import ReportData, judges_telling
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
-from stillme.report.happened import judges_telling
 from stillme.runs.status import drifted
 
 FEW_PORTRAITS = 12

@@ -1,35 +1,53 @@
-"""What a report is made of."""
+"""What a report is made of, and how a run gives it: rows, specifications, spending, remarks and calibrations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.audit.design import Claim
+from stillme import __version__
+from stillme.audit.design import Claim, EditorRecord, JudgeRecord, control_spec
+from stillme.core import rubric
+from stillme.core.errors import PicturesUnreachable, UnknownName
 from stillme.core.protocols import ValidityCard
 from stillme.core.types import Arm, Estimate, PlantedGap, Redaction
 from stillme.estimates import (
     Disparity,
     Edits,
+    EditState,
     IntraclassCorrelation,
     PairedEffect,
     RatingState,
     Scores,
     Settings,
     Standing,
+    intraclass_correlations,
+    paired_effects,
 )
 from stillme.estimates.agreement import Agreement
-from stillme.estimates.people import AgainstPeople
-from stillme.estimates.roles import Adherence
-from stillme.runs.behaviour import JudgeBehaviour
-from stillme.runs.paper_names import PaperNames
+from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
+from stillme.estimates.people import AgainstPeople, against_people, mean_of
+from stillme.estimates.quantities import meets
+from stillme.estimates.roles import Adherence, adherence
+from stillme.findings import calibration
+from stillme.findings.calibration.records import Calibration
+from stillme.runs import Results, Run, known_answers
+from stillme.runs.behaviour import JudgeBehaviour, behaviour_of
+from stillme.runs.disputes import agreement_of
+from stillme.runs.gathering import chosen_how
+from stillme.runs.paper_names import PaperNames, paper_names
+from stillme.runs.participants import read_raters
 from stillme.runs.readings import Readings
-from stillme.runs.store.summaries import Failure
+from stillme.runs.status import editor_weights
+from stillme.runs.store.buckets import PicturesToShow
+from stillme.runs.store.summaries import Failure, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +82,7 @@ Remarks = Callable[[Sequence[str]], Mapping[str, Sequence[Remark]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class SpentBy:
     """What one editor or judge has used so far, retries included."""
 
     kind: Literal["editor", "judge"]
@@ -74,50 +92,6 @@ class Spending:
     seconds: float
     dollars: float | None
     """None if a price is unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupShare:
-    """A share of calibration pairs in one group of portraits, with its 95 % interval."""
-
-    group: str
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dose:
-    """A known change of one size, and the share of pairs in which it was noticed, by group."""
-
-    amount: float
-    shares: tuple[GroupShare, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedAxis:
-    """A judge's answers to changes of known size, on one axis."""
-
-    axis: str
-    verdict: str
-    false_alarms: tuple[GroupShare, ...]
-    """By skin-tone group, everyone first."""
-    sensitivity: tuple[GroupShare, ...]
-    curve: tuple[Dose, ...]
-    """From the smallest change to the largest; empty where the change has no size."""
-    false_alarm_limit: float
-    sensitivity_limit: float
-    smallest: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
-    """One judge's calibration."""
-
-    judge: str
-    portraits: str
-    pairs: int
-    axes: tuple[CalibratedAxis, ...]
 
 
 def _no_remarks(_keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
@@ -150,7 +124,8 @@ class ReportData:
     judges: tuple[Description, ...] = ()
     standing: Standing = field(default_factory=lambda: dict[str, dict[str, str]]())
     """Calibration verdicts by judge and axis; judges that are absent are marked as not calibrated."""
-    calibrated: tuple[Calibrated, ...] = ()
+    calibrated: tuple[Calibration, ...] = ()
+    """What the judges said of changes of known size, each under the name that the audit gives it."""
     mitigation: tuple[PairedEffect | Disparity, ...] = ()
     """What other arms change against the baseline, edit by edit."""
     roles: tuple[Adherence, ...] = ()
@@ -185,7 +160,7 @@ class ReportData:
     """The judge that the user asks for; empty for whoever decides by default."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
-    spending: tuple[Spending, ...] = ()
+    spending: tuple[SpentBy, ...] = ()
     remarks: Remarks = _no_remarks
     claims: tuple[Claim, ...] = ()
     """The audit's claims, and when each was recorded."""
@@ -232,3 +207,223 @@ class ReportData:
     def disclosures(self) -> tuple[str, ...]:
         """What every figure must say about made-up data."""
         return (*self.badges, *(("planted effects",) if self.planted else ()))
+
+
+_NOT_MADE = {"edit_success": "soft_erasure", "skip": "skipped", "visible_change": "unchanged"}
+"""The rate that says, on each axis, that no edit was made."""
+
+
+def with_happened(data: ReportData) -> ReportData:
+    """The data with the edits that were made, if any is known not to be.
+
+    An edit that was not made changes no one, so a group whose edits are ignored is never called the best treated.
+    Of a picture that was not, at least half of the judges who tell say that nothing was done.
+    """
+    telling = _telling(data)
+    ignored, rated = np.zeros(len(data.edits)), np.zeros(len(data.edits))
+    for score in telling:
+        answered = score.state == RatingState.RATED
+        rated += answered
+        ignored += answered & (meets(rubric.load().rates[_NOT_MADE[score.axis]], score.value) > 0)
+    not_made = (data.edits.state == EditState.EDITED) & (ignored > 0) & (2 * ignored >= rated)
+    return replace(data, happened=(data.edits.state == EditState.EDITED) & ~not_made) if not_made.any() else data
+
+
+def judges_telling(data: ReportData) -> Sequence[str]:
+    """The judges who tell whether an edit was made."""
+    return list(dict.fromkeys(score.judge for score in _telling(data)))
+
+
+def _telling(data: ReportData) -> list[Scores]:
+    """Scores of judges that passed calibration on the axis; if there are none, those that did not fail it."""
+    offered = [score for score in data.headline_scores if score.axis in EDIT_MADE_AXES]
+    chosen = deciding(data.standing, ((score.judge, score.axis) for score in offered))
+    return [score for score in offered if (score.judge, score.axis) in chosen]
+
+
+def share_made(data: ReportData, *, editor: str, factor: str, group: str) -> float:
+    """The share of a group's requests whose edit was made."""
+    edits = data.edits
+    levels, codes = edits.levels(factor)
+    rows = (edits.editor == edits.editors.index(editor)) & (edits.arm == edits.arms.index(data.main_arm))
+    rows &= codes[edits.portrait] == levels.index(group)
+    made = edits.state == EditState.EDITED if data.happened is None else data.happened
+    return float(made[rows].mean()) if rows.any() else 0.0
+
+
+def rows_to_rate(data: ReportData, score: Scores) -> NDArray[np.bool_]:
+    """The edits that this judge had to rate on this axis."""
+    axis = rubric.load().axes.get(score.axis)
+    asked = [axis is None or axis.asked_of(prompt) for prompt in data.edits.prompts]
+    fits = np.array(asked, dtype=np.bool_)[data.edits.prompt]
+    return (data.edits.state == EditState.EDITED) & fits & data.edits.counting(score.axis)
+
+
+EARLIER = "earlier configurations of this audit"
+
+
+def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none", judge: str = "") -> ReportData:
+    """Everything that the page and the figures show; `judge` speaks where it answers, instead of the ensemble."""
+    design, results, settings = run.design, run.results, run.settings
+    judges = list(dict.fromkeys(score.judge for score in results.scores))
+    if judge and judge not in judges:
+        raise UnknownName.among("judge", judge, judges, f"The audit has {', '.join(judges)}.")
+    data = ReportData(
+        title=design.title,
+        audit_hash=design.hash,
+        version=__version__,
+        edits=results.edits,
+        scores=tuple(score.counting(results.edits) for score in results.scores),
+        estimates=tuple(estimates),
+        settings=settings,
+        image_path=run.store.pictures.intact,
+        folder=run.folder,
+        editors=tuple(_editors(run)),
+        judges=tuple(_described(judge) for judge in design.judges),
+        standing=calibration.standing_of(run),
+        calibrated=tuple(_calibrated(run)),
+        headline_judges=(judge,) if judge else _combining(run),
+        judge=judge,
+        badges=("synthetic portraits",) if design.synthetic else (),
+        mitigation=tuple(_mitigation(results, settings)),
+        roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),
+        readings=run.readings,
+        agreement=tuple(agreement_of(run)),
+        against_people=tuple(_against_people(run)),
+        raters_saw=tuple(_raters_saw(run)),
+        raters=tuple(str(raters) for raters in read_raters(run.folder)),
+        stands_for_all=all(chosen_how(draws)[1] for draws in run.results.draws.values()),
+        behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
+        paper=paper_names(design),
+        intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
+        planted=tuple(known_answers.gaps(run)),
+        spending=tuple(_spent(run)),
+        claims=design.claims,
+        remarks=partial(_remarks, run),
+        redact=redact,
+        failures=tuple(run.store.failures()),
+    )
+    return with_happened(_with_pictures(data, run))
+
+
+def _with_pictures(data: ReportData, run: Run) -> ReportData:
+    """Pictures that are kept elsewhere are brought here only if the page shows them."""
+    pictures = run.store.pictures
+    if run.design.of_rows:
+        return replace(data, is_lost=frozenset[str]().__contains__)  # there never were any
+    if not pictures.place.addresses:
+        return data
+    shown, gone = PicturesToShow(pictures), set[str]()
+    try:
+        named = {*data.edits.image, *(portrait.image.sha256 for portrait in data.edits.portraits)}
+        gone = pictures.gone(named - {""})
+    except PicturesUnreachable as error:
+        shown.unreachable = str(error)
+
+    def link(sha256: str) -> str:
+        """Only what is in the run folder can be opened from its page: copies come and go."""
+        path = pictures.find(sha256)
+        return path.relative_to(run.folder).as_posix() if path and path.is_relative_to(run.folder) else ""
+
+    return replace(
+        data,
+        image_path=shown.path_of,
+        is_lost=gone.__contains__,
+        unreachable=lambda: shown.unreachable,
+        link=link,
+    )
+
+
+def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect | Disparity]:
+    """Every arm against the baseline; the no-op arm asks for something else and is no mitigation."""
+    arms = gathered.edits.arms
+    for arm in arms:
+        if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms:
+            yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
+
+
+def _raters_saw(run: Run) -> Iterator[str]:
+    """How many edits people rated, where they did not rate all, and how these were chosen."""
+    results = run.results
+    edited = int(np.count_nonzero(results.edits.state == EditState.EDITED))
+    for judge, draws in results.draws.items():
+        of_judge = [score.state != RatingState.MISSING for score in results.scores if score.judge == judge]
+        rated = int(np.count_nonzero(np.any(of_judge, axis=0))) if of_judge else 0
+        if 0 < rated < edited:
+            yield f"{judge} rated {rated:,} of {edited:,}, {chosen_how(draws)[0]}."
+
+
+def _against_people(run: Run) -> Iterator[AgainstPeople]:
+    """Every other judge against the mean of the people who rated the same edits."""
+    people, scores = run.design.people, run.results.scores
+    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
+        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
+        for score in scores:
+            if score.axis == axis and score.judge not in people:
+                yield from against_people(run.results.edits, score, rated, run.settings, by_editor=False)
+
+
+def _combining(run: Run) -> tuple[str, ...]:
+    """Judges that are made of the audit's own: where one answers, it speaks for them."""
+    return tuple(dict.fromkeys(score.judge for score in run.results.scores if score.kind == "ensemble"))
+
+
+def _editors(run: Run) -> Iterator[Description]:
+    weights = {entry.editor: entry for entry in editor_weights(run)}
+    for editor in run.design.editors:
+        used = weights.get(editor.name)
+        yield replace(
+            _described(editor), weights=str(used) if used else "", mixed_weights=used is not None and used.mixed
+        )
+
+
+def _described(record: EditorRecord | JudgeRecord) -> Description:
+    spec = record.spec
+    return Description(
+        name=record.name,
+        text=record.summary,
+        use=f"{spec.use} {spec.version}",
+        parameters=json.dumps(dict(spec.parameters), sort_keys=True, ensure_ascii=False) if spec.parameters else "",
+        cards=record.cards if isinstance(record, JudgeRecord) else (),
+    )
+
+
+def _spent(run: Run) -> Iterator[SpentBy]:
+    """One line per editor and judge of this configuration, and one for what others in the same folder took."""
+    readers = {reader.spec.key: f"{reader.name} (readings)" for reader in run.design.readers}
+    controls = {control_spec(editor.spec).key for editor in run.design.editors}
+    parts: tuple[tuple[Literal["editor", "judge"], Work, dict[str, str]], ...] = (
+        ("editor", "edit", {editor.spec.key: editor.name for editor in run.design.editors}),
+        ("judge", "assessment", {judge.spec.key: judge.name for judge in run.judges} | readers),
+    )
+    for kind, work, names in parts:
+        efforts = {spec: effort for spec, effort in run.store.efforts(work).items() if spec not in controls}
+        current = [(name, [efforts[spec]]) for spec, name in names.items() if spec in efforts]
+        earlier = [effort for spec, effort in sorted(efforts.items()) if spec not in names]
+        for name, effort in (*current, *([(EARLIER, earlier)] if earlier else [])):
+            yield SpentBy(
+                kind=kind,
+                name=name,
+                calls=sum(one.calls for one in effort),
+                attempts=sum(one.attempts for one in effort),
+                seconds=sum(one.seconds for one in effort),
+                dollars=None if any(one.unpriced for one in effort) else sum(one.dollars for one in effort),
+            )
+
+
+def _remarks(run: Run, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
+    """What judges gave as evidence for these edits, and what editors said when they declined."""
+    names = {judge.spec.key: judge.name for judge in run.judges} | {"": "editor"}
+    remarks: dict[str, list[Remark]] = {}
+    for spoken in run.store.spoken(set(keys)):
+        if spoken.judge in names:
+            remark = Remark(who=names[spoken.judge], axis=spoken.axis, text=spoken.text)
+            remarks.setdefault(spoken.edit, []).append(remark)
+    return remarks
+
+
+def _calibrated(run: Run) -> Iterator[Calibration]:
+    for judge in run.judges:
+        known = calibration.calibration_of_judge(judge)
+        if known is not None:
+            yield replace(known, judge=judge.name)

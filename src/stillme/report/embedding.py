@@ -1,4 +1,4 @@
-"""The rows inside the page: columns as bytes, packed once, so that the page can filter and count by itself."""
+"""The rows inside the page: columns as bytes, packed once, and the addresses that lead from a number to them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
-from stillme.core.rubric import Axis, axis_of, rate_of
+from stillme.core.rubric import Axis, rate_of
 from stillme.core.types import Estimate, Interval, Json
 from stillme.estimates import Disparity, EditState, Scores, headlines, mark, numbers
-from stillme.estimates.headlines import smallest_effect
+from stillme.estimates.headlines import axis_of, smallest_effect
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
-from stillme.report.gaps import decisive_gaps
+from stillme.report.gaps import decisive_gaps, identity_of
 from stillme.runs.thumbnails import Thumbnails
 
 _LONGEST_REMARK = 500
@@ -32,24 +31,16 @@ _REMARKS = 400_000
 _DECLINED = 500
 """Refusals and failures whose messages a page carries."""
 
-GapKey = tuple[str, str, str, str, str]
-"""Quantity, judge, editor, arm, factor."""
-
 _SCOPES = ("all", "disparity", "group", "contrast")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Rows that the page shows apart from the others."""
+def embed(
+    data: ReportData, thumbnails: Thumbnails, worst: Sequence[int], mosaic: Sequence[int], grid: SideBySide | None
+) -> str:
+    """Everything that the page's script needs, as base64 of a packed block: a header as JSON, then columns.
 
-    worst: Sequence[int]
-    """In the order in which the gallery shows them."""
-    mosaic: Sequence[int]
-    side_by_side: SideBySide | None
-
-
-def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str:
-    """Everything that the page's script needs, as base64 of a packed block: a header as JSON, then columns."""
+    `worst` are rows in the order in which the gallery shows them.
+    """
     columns = _Columns()
     edits = data.edits
     for name in ("editor", "arm", "prompt", "portrait", "state"):
@@ -86,10 +77,10 @@ def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str
         "scores": [_score(data, score) for score in data.scores],
         "quantities": list(_quantities(data)),
         "estimates": [_estimate(estimate, adjusted) for estimate in sorted(data.estimates, key=table_order)],
-        "remarks": _remarks(data, selection.worst),
-        "worst": list(selection.worst),
-        "mosaic": list(selection.mosaic),
-        "grid": _grid(selection.side_by_side),
+        "remarks": _remarks(data, worst),
+        "worst": list(worst),
+        "mosaic": list(mosaic),
+        "grid": _grid(grid),
         "redact": data.redact,
         "columns": columns.described,
     }
@@ -165,10 +156,9 @@ def _files(data: ReportData) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _link(data: ReportData, folder: Path, sha256: str) -> str:
-    return data.link(sha256) if data.link else _relative(data.image_path(sha256), folder)
-
-
-def _relative(path: Path | None, folder: Path) -> str:
+    if data.link:
+        return data.link(sha256)
+    path = data.image_path(sha256)
     return path.relative_to(folder).as_posix() if path is not None and path.is_relative_to(folder) else ""
 
 
@@ -240,7 +230,7 @@ def _format(quantity: str) -> dict[str, Json]:
     }
 
 
-def _estimate(estimate: Estimate, adjusted: Mapping[GapKey, float]) -> list[Json]:
+def _estimate(estimate: Estimate, adjusted: Mapping[tuple[str, ...], float]) -> list[Json]:
     interval = estimate.outcome if isinstance(estimate.outcome, Interval) else None
     return [
         estimate.editor,
@@ -256,7 +246,7 @@ def _estimate(estimate: Estimate, adjusted: Mapping[GapKey, float]) -> list[Json
         estimate.portraits,
         estimate.edits,
         method_text(estimate),
-        links.rows_of(estimate),
+        rows_of(estimate),
     ]
 
 
@@ -266,23 +256,19 @@ def group_text(estimate: Estimate) -> str:
     return f"{numbers.factor_name(estimate.factor)}: {group}" if estimate.factor else group
 
 
-def adjusted_p(data: ReportData) -> Mapping[GapKey, float]:
+def adjusted_p(data: ReportData) -> Mapping[tuple[str, ...], float]:
     """The p values that decide."""
-    return {_gap_key(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
+    return {identity_of(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
 
 
-def chance_text(adjusted: Mapping[GapKey, float], estimate: Estimate) -> str:
+def chance_text(adjusted: Mapping[tuple[str, ...], float], estimate: Estimate) -> str:
     """How large a gap is by chance alone, and its p value: the one that decides, if this gap decides anything."""
     null = estimate.null if isinstance(estimate, Disparity) and isinstance(estimate.outcome, Interval) else None
     if null is None:
         return ""
-    p = adjusted.get(_gap_key(estimate))
+    p = adjusted.get(identity_of(estimate))
     tested = f"{numbers.p_value(null.omnibus)}, not adjusted" if p is None else f"{numbers.p_value(p)} (Holm)"
     return f"below {numbers.number(estimate.quantity, null.high)} · {tested}"
-
-
-def _gap_key(gap: Estimate) -> GapKey:
-    return gap.quantity, gap.judge, gap.editor, gap.arm, gap.factor
 
 
 def method_text(estimate: Estimate) -> str:
@@ -320,3 +306,27 @@ def _grid(grid: SideBySide | None) -> Mapping[str, Json] | None:
         "prompts": grid.prompts,
         "rows": [[editor, arm, rows] for (editor, arm), rows in grid.rows.items()],
     }
+
+
+ROWS = "#edits?"
+
+
+def rows_of(estimate: Estimate) -> str:
+    """The rows that an estimate was computed from; between groups, all groups side by side."""
+    query = _query(estimate)
+    if estimate.scope == "group":
+        query += [(f"label.{estimate.factor}", estimate.group)]
+    elif estimate.scope in ("disparity", "contrast"):
+        query += [("by", estimate.factor)]
+    return ROWS + urlencode(query)
+
+
+def cell_of(estimate: Estimate, *, prompt: str, group: str) -> str:
+    """The rows of one group and one instruction."""
+    return ROWS + urlencode([*_query(estimate), ("prompt", prompt), (f"label.{estimate.factor}", group)])
+
+
+def _query(estimate: Estimate) -> list[tuple[str, str]]:
+    names = ("quantity", "judge", "editor", "arm")
+    named = ((name, value) for name in names if (value := getattr(estimate, name)))
+    return [("view", "table"), *named]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from stillme.core.files import write_whole
 from stillme.estimates import EditState, estimate, mark, numbers
+from stillme.findings.layout import table
 from stillme.report.caveats import caveats
-from stillme.report.contents import report_data
-from stillme.report.data import ReportData
-from stillme.report.findings import Findings, Grid, Line, find
+from stillme.report.data import ReportData, report_data
+from stillme.report.findings import Findings, Line, NumberGrid, find
 from stillme.report.gallery import label_origins
 from stillme.report.gaps import Gap
 from stillme.runs import Run
@@ -67,7 +67,7 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
     yield from (f"- **{_text(caveat.head)}** {_text(caveat.text)}" for caveat in caveats(data, findings))
 
 
-def _rows(data: ReportData, grids: tuple[Grid, ...], editor: str) -> Iterator[tuple[str, ...]]:
+def _rows(data: ReportData, grids: tuple[NumberGrid, ...], editor: str) -> Iterator[tuple[str, ...]]:
     for grid in grids:
         for title, _, cells in grid.rows:
             for line in cells:
@@ -107,14 +107,10 @@ def _verdict(gap: Gap) -> str:
     return f"{word}: {gap.worst.group} worst" if gap.is_significant else word
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     if not rows:
-        yield "No number: nothing was measured, or no judge passed calibration."
-        return
-    yield f"| {' | '.join(heads)} |"
-    yield "|---" * len(heads) + "|"
-    for row in rows:
-        yield f"| {' | '.join(map(_text, row))} |"
+        return ["No number: nothing was measured, or no judge passed calibration."]
+    return table(heads, rows, _text)
 
 
 def _text(text: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from stillme import estimates, report
 from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Redaction
-from stillme.report.contents import report_data
+from stillme.report.data import report_data
 from stillme.runs import Run, folder_of
 from stillme.runs.status import count
 from stillme.runs.store import Store

@@ -17,20 +17,16 @@ from stillme.core import rubric
 from stillme.core.files import policy_source, write_whole
 from stillme.estimates import headlines, mark, numbers
 from stillme.estimates.permutation import DRAWN, EXACT
-from stillme.report import calibrated, embedding, figures, gallery, links
-from stillme.report.abstentions import abstention_rows
-from stillme.report.agreement import agreement_tables
-from stillme.report.behaviour import behaviour_section
+from stillme.report import embedding, figures, gallery
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
+from stillme.report.drawings import bar_figures, dumbbell_figures, role_figures
+from stillme.report.figures import heat_maps
 from stillme.report.findings import clustering, find
 from stillme.report.gaps import Gap
-from stillme.report.heat import heat_maps
 from stillme.report.into_what import into_what
-from stillme.report.likert import bar_figures
-from stillme.report.mitigation import dumbbell_figures
-from stillme.report.paper_section import paper_section
-from stillme.report.roles import role_figures
+from stillme.report.judges import abstention_rows, agreement_tables, behaviour_section, calibration_drawings
+from stillme.report.paper import paper_section
 from stillme.runs import thumbnails
 from stillme.runs.thumbnails import Thumbnails
 
@@ -67,8 +63,8 @@ def render(data: ReportData, *, live: str = "") -> str:
     worst = gallery.worst(data, WORST)
     side_by_side = gallery.side_by_side(data)
     mosaic = gallery.mosaic_rows(data) if data.redact != "omit" else []
-    selection = embedding.Selection(worst=[row for row, _ in worst], mosaic=mosaic, side_by_side=side_by_side)
-    embedded = _thumbnails(data, selection)
+    ranked = [row for row, _ in worst]
+    embedded = _thumbnails(data, ranked, side_by_side)
     tiles = [data.edits.image[row] for row in mosaic]
     context: dict[str, Any] = {
         "data": data,
@@ -89,7 +85,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
         "paper_section": paper_section(data),
-        "calibrations": calibrated.drawings(data.calibrated),
+        "calibrations": calibration_drawings(data.calibrated),
         "side_by_side": side_by_side if data.redact != "omit" else None,
         "mosaic": thumbnails.mosaic_uri(tiles, data.image_path, data.redact),
         "tiles": len(mosaic) // thumbnails.TILES_ACROSS * thumbnails.TILES_ACROSS,
@@ -98,7 +94,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "caveats": list(caveats(data, findings)),
         "licences": Counter(portrait.licence for portrait in data.edits.portraits),
         "linked": data.folder is not None and data.redact == "none",
-        "packed": Markup(embedding.embed(data, embedded, selection)),
+        "packed": Markup(embedding.embed(data, embedded, ranked, mosaic, side_by_side)),
         "thumbnails": Markup(json.dumps(embedded.contents)),
         "style": Markup(style),
         "script": Markup(script),
@@ -129,7 +125,7 @@ def _environment(data: ReportData) -> Environment:
         "group_text": embedding.group_text,
         "chance_text": partial(embedding.chance_text, embedding.adjusted_p(data)),
         "method_text": embedding.method_text,
-        "rows_of": links.rows_of,
+        "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
         "factor_name": numbers.factor_name,
     }
@@ -160,9 +156,8 @@ def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((anchor, title) for anchor, (title, shown) in sections.items() if shown)
 
 
-def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
+def _thumbnails(data: ReportData, worst: Sequence[int], grid: gallery.SideBySide | None) -> Thumbnails:
     """The most important first: the side-by-side grid, then the worst edits with their sources and other arms."""
-    grid = selection.side_by_side
     cells = [row for prompts in grid.rows.values() for rows in prompts for row in rows if row >= 0] if grid else []
     embedded = Thumbnails(data.redact, data.picture_bytes)
     sources = {portrait.image.sha256: portrait for portrait in data.edits.portraits}
@@ -171,7 +166,7 @@ def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
         return gallery.source_of(data, sources[sha256]) if sha256 in sources else data.image_path(sha256)
 
     embedded.add(_pictures(data, cells), locate)
-    embedded.add(_pictures(data, gallery.with_arms(data, selection.worst)), locate)
+    embedded.add(_pictures(data, gallery.with_arms(data, worst)), locate)
     return embedded
 
 

@@ -28,7 +28,8 @@ from stillme.core.files import write_whole
 from stillme.core.home import cache_folder
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Failed, Json
-from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme.mitigation.arms import NEEDS_FEATURES
+from stillme.mitigation.features import extraction_key
 from stillme.runs.store.summaries import AnsweringModel, EditingWeights
 
 _SHOWN = 5

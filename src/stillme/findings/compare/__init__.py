@@ -1,9 +1,7 @@
 """Two editors, or two checkpoints of one, on the same requests: what became worse, for whom, with intervals."""
 
-from stillme.findings.compare.cells import Chosen
-from stillme.findings.compare.changes import Change, Comparison, GapChange, compare
-from stillme.findings.compare.direction import Worse, worse_when
-from stillme.findings.compare.matching import Matched, choose, identical_edits, match, pick
+from stillme.findings.compare.changes import Change, Comparison, GapChange, Worse, compare, worse_when
+from stillme.findings.compare.matching import Chosen, Matched, choose, identical_edits, match, pick
 
 __all__ = [
     "Change",

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Literal, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import estimates
-from stillme.core.rubric import axis_of
+from stillme.core import rubric
+from stillme.core.rubric import Axis, Rate, rate_of
 from stillme.core.types import Interval, NotEstimable
-from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg
+from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg, numbers
 from stillme.estimates.directions import Shift
 from stillme.estimates.gap_changes import GapVerdict
 from stillme.estimates.headlines import (
+    EDIT_SIZES,
     Abstention,
     Word,
+    axis_of,
     deciding,
     is_drift,
     is_headline,
@@ -25,9 +30,10 @@ from stillme.estimates.headlines import (
     uneven_among,
     word_for,
 )
-from stillme.findings.compare.direction import Worse, unchanged_value, worse_when
+from stillme.estimates.quantities import EDIT_RATES
 from stillme.findings.compare.matching import Matched
 
+Values = TypeVar("Values", float, NDArray[np.float64])
 Verdict = Literal["worse", "better", "changed", "size unclear", "unclear"]
 """`changed`: which direction is worse is not known. `size unclear`: a change is shown, but not that it is larger than
 matters. `unclear`: no change is shown; there may still be one."""
@@ -41,6 +47,54 @@ _GAP_VERDICTS: Mapping[GapVerdict, Verdict] = {
 }
 _MORE_UNDONE = 0.05
 """How many more edits must be left undone before less change of the person is no longer called better."""
+
+
+_HAPPENED = "visible_change"
+"""Says whether an edit was made at all, not whether the person was preserved: no change is the bad answer."""
+
+
+class Worse(StrEnum):
+    """When a value is worse than another."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    AWAY = "further from unchanged"
+    """Such as skin lightness, where both directions are bad."""
+    UNKNOWN = "unknown"
+    """A plugin's own quantity, or one that is neither good nor bad."""
+
+
+def worse_when(quantity: str) -> Worse:
+    """The direction follows from the rubric, so that a new rate or axis needs no second list."""
+    if quantity in EDIT_RATES:
+        return Worse.HIGHER
+    rate = rate_of(quantity)
+    axis = rubric.load().axes.get(rate.axis if rate else quantity)
+    if axis is None:
+        return Worse.UNKNOWN
+    return _of_rate(rate, axis) if rate else _of_mean(axis)
+
+
+def _of_rate(rate: Rate, axis: Axis) -> Worse:
+    if axis.name == _HAPPENED:
+        return Worse.HIGHER if rate.holds(1.0) else Worse.LOWER
+    if axis.is_scale and axis.unchanged is None:
+        return Worse.LOWER if rate.holds(float(len(axis.scale))) else Worse.HIGHER
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.LOWER if rate.holds(axis.unchanged) else Worse.HIGHER
+
+
+def _of_mean(axis: Axis) -> Worse:
+    if axis.name in (_HAPPENED, *EDIT_SIZES):
+        return Worse.UNKNOWN
+    if axis.is_scale:
+        if axis.unchanged is None:
+            return Worse.LOWER
+        return Worse.HIGHER if axis.unchanged == 1 else Worse.AWAY
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.AWAY if numbers.is_signed(axis.name) else Worse.HIGHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +135,7 @@ class Change:
         """How much worse, for the order of lists."""
         if self.before is None or self.after is None:
             return 0.0
-        return _loss(self.quantity, self.worse, self.before, self.after)
+        return loss(self.quantity, self.worse, self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,21 +304,23 @@ def _verdict(effect: PairedEffect) -> Verdict:
     worse = worse_when(effect.quantity)
     if worse is Worse.UNKNOWN or effect.before is None or effect.after is None:
         return "changed"
-    loss = _loss(effect.quantity, worse, effect.before, effect.after)
-    return "worse" if loss > 0 else "better" if loss < 0 else "changed"
+    lost = loss(effect.quantity, worse, effect.before, effect.after)
+    return "worse" if lost > 0 else "better" if lost < 0 else "changed"
 
 
-def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
+def loss(quantity: str, worse: Worse, before: Values, after: Values) -> Values:
+    """How much worse the second value is, or each of several."""
     match worse:
         case Worse.HIGHER:
             return after - before
         case Worse.LOWER:
             return before - after
         case Worse.AWAY:
-            middle = unchanged_value(quantity)
-            return abs(after - middle) - abs(before - middle)
+            axis = rubric.load().axes.get(quantity)
+            middle = axis.unchanged or 0.0 if axis else 0.0
+            return cast("Values", abs(after - middle) - abs(before - middle))
         case Worse.UNKNOWN:
-            return 0.0
+            return 0 * after
 
 
 def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:

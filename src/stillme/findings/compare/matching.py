@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from stillme.audit.design import EditorRecord
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.core.types import Settings
+from stillme.core.types import Request
+from stillme.estimates import Settings
+from stillme.estimates.directions import Shift, Tallies, shifts
 from stillme.estimates.headlines import CONTROL_PAIRS, Standing
 from stillme.estimates.rows import Codes, Edits, EditState, RatingState, Scores
 from stillme.findings.calibration import standing_of
-from stillme.findings.compare.cells import Cell, Chosen, cells_of, differences, only_in
-from stillme.runs import Run
+from stillme.runs import Results, Run
+from stillme.runs.readings import Readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +58,9 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     if not shared:
         raise StillmeError(f"{' and '.join(_labels(first, second))} share no request, so there is nothing to compare.")
     notes += [f"Left out by --common: {problem}" for problem in problems]
-    edits = merge_edits(first, second, _labels(first, second), shared, rows)
-    scores = tuple(merge_scores(first, second, shared, rows, judges))
+    places = [np.array([side[cell] for cell in shared], dtype=np.intp) for side in rows]
+    edits = merge_edits(first, second, shared, places)
+    scores = tuple(merge_scores(first, second, places, judges))
     notes += _unfinished(edits, scores)
     matched = Matched(
         labels=_labels(first, second),
@@ -140,17 +145,9 @@ def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
     return shared
 
 
-def merge_edits(
-    first: Chosen,
-    second: Chosen,
-    labels: tuple[str, str],
-    shared: Sequence[Cell],
-    rows: Sequence[Mapping[Cell, int]],
-) -> Edits:
-    """Every shared cell twice: by the first editor, and by the second."""
-    edits = first.results.edits
-    base = np.array([rows[0][cell] for cell in shared], dtype=np.intp)
-    other = np.array([rows[1][cell] for cell in shared], dtype=np.intp)
+def merge_edits(first: Chosen, second: Chosen, shared: Sequence[Cell], places: Sequence[NDArray[np.intp]]) -> Edits:
+    """Every shared cell twice: by the first editor, and by the second; `places` are its rows on either side."""
+    edits, (base, other) = first.results.edits, places
     people: set[int] = set(edits.portrait[base].tolist())
     if edits.second is not None:
         people |= set(edits.second[base].tolist()) - {-1}
@@ -175,7 +172,7 @@ def merge_edits(
         portraits=tuple(edits.portraits[place] for place in used),
         prompts=edits.prompts,
         editors=edits.arms,
-        arms=labels,
+        arms=_labels(first, second),
         second=None if edits.second is None else renumbered(edits.second),
         matching=None if edits.matching is None else np.tile(edits.matching[base], 2),
         seed=np.array([seeds[cell.seed] for cell in shared] * 2, dtype=np.int32),
@@ -184,14 +181,10 @@ def merge_edits(
 
 
 def merge_scores(
-    first: Chosen,
-    second: Chosen,
-    shared: Sequence[Cell],
-    rows: Sequence[Mapping[Cell, int]],
-    judges: Mapping[str, str],
+    first: Chosen, second: Chosen, places: Sequence[NDArray[np.intp]], judges: Mapping[str, str]
 ) -> Iterator[Scores]:
     """Scores by the judges that both share; `judges` maps the second run's names to the first's."""
-    base, other = ([side[cell] for cell in shared] for side in rows)
+    base, other = places
     theirs = {(judges[score.judge], score.axis): score for score in second.results.scores if score.judge in judges}
     for ours in first.results.scores:
         same = theirs.get((ours.judge, ours.axis))
@@ -223,3 +216,161 @@ def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tup
         )
     one, other = names or (None, None)
     return pick(first, one), pick(second or first, other)
+
+
+_NAMED = 3
+"""Differences named one by one; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a request asks, apart from its editor."""
+
+    portraits: tuple[tuple[str, str, frozenset[tuple[str, str]]], ...]
+    """Name, hash and labels."""
+    prompt: tuple[str, str]
+    arm: str
+    instruction: str
+    seed: int
+
+
+def cells_of(chosen: Chosen, *, by_place: bool) -> dict[Cell, int]:
+    """Each cell with its row. An editor's rows are in the order of its requests."""
+    design = chosen.run.design
+    index = design.editors.index(chosen.editor)
+    rows: list[int] = np.flatnonzero(chosen.results.edits.editor == index).tolist()
+    places = {seed: place for place, seed in enumerate(chosen.editor.seeds)}
+    return {
+        _cell(recorded.request(design), places.get(recorded.seed, 0) if by_place else recorded.seed): row
+        for row, recorded in zip(rows, chosen.run.requests(chosen.editor.name), strict=True)
+    }
+
+
+def _cell(request: Request, seed: int) -> Cell:
+    return Cell(
+        portraits=tuple(
+            (portrait.id, portrait.image.sha256, frozenset(portrait.attributes.items()))
+            for portrait in request.portraits
+        ),
+        prompt=(request.prompt.id, request.prompt.text),
+        arm=str(request.arm),
+        instruction=request.instruction,
+        seed=seed,
+    )
+
+
+def differences(first: Sequence[Cell], second: Sequence[Cell]) -> Iterator[str]:
+    """Name what differs, from portraits down to requests: a missing portrait explains its missing cells."""
+    aspects: tuple[tuple[str, Callable[[Cell], Iterable[object]]], ...] = (
+        ("portraits", lambda cell: [portrait[0] for portrait in cell.portraits]),
+        ("prompts", lambda cell: [cell.prompt[0]]),
+        ("arms", lambda cell: [cell.arm]),
+        ("seeds", lambda cell: [cell.seed]),
+    )
+    explained = False
+    for name, of in aspects:
+        one, other = ({part for cell in side for part in of(cell)} for side in (first, second))
+        if one != other:
+            explained = True
+            yield f"{name}: {only_in(one - other, other - one)}"
+    for name, of_cell in (("pictures", _pictures), ("labels", _labelled), ("prompt texts", _words)):
+        one, other = (dict(pair for cell in side for pair in of_cell(cell)) for side in (first, second))
+        changed = sorted(key for key in one.keys() & other.keys() if one[key] != other[key])
+        if changed:
+            explained = True
+            yield f"{name}: differ for {_listed(changed)}"
+    if set(first) != set(second) and not explained:
+        only = (len(set(first) - set(second)), len(set(second) - set(first)))
+        yield f"requests: {only[0]:,} only in the first, {only[1]:,} only in the second (another [sample]?)"
+
+
+def _pictures(cell: Cell) -> Iterator[tuple[str, object]]:
+    return ((name, sha256) for name, sha256, _ in cell.portraits)
+
+
+def _labelled(cell: Cell) -> Iterator[tuple[str, object]]:
+    return ((name, labels) for name, _, labels in cell.portraits)
+
+
+def _words(cell: Cell) -> Iterator[tuple[str, object]]:
+    yield cell.prompt[0], cell.prompt[1]
+    if cell.instruction != cell.prompt[1]:
+        # An arm may give every portrait its own text.
+        who = "+".join(name for name, _, _ in cell.portraits)
+        yield f"{cell.prompt[0]} ({cell.arm}, {who})", cell.instruction
+
+
+def only_in(first: Iterable[object], second: Iterable[object]) -> str:
+    """`only in the first: a; only in the second: b`."""
+    sides = (("the first", sorted(map(str, first))), ("the second", sorted(map(str, second))))
+    return "; ".join(f"only in {side}: {_listed(names)}" for side, names in sides if names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One editor of one run."""
+
+    run: Run
+    editor: EditorRecord
+
+    @property
+    def results(self) -> Results:
+        """The run's rows, as columns."""
+        return self.run.results
+
+    @property
+    def label(self) -> str:
+        """The editor's name."""
+        return self.editor.name
+
+
+def reading_changes(first: Chosen, second: Chosen, matched: Matched) -> tuple[tuple[Shift, ...], str]:
+    """The changes, the pooled ones and every group's towards the reference; and why some are missing, in a sentence.
+
+    The first editor's edits take the place of the unedited portraits: what the reader errs in both alike cancels.
+    """
+    one, other = first.run.readings, second.run.readings
+    if one is None or other is None:
+        return (), ""
+    if any(matched.left_out):
+        return (), "Readings are not compared: the two sides do not have all requests in common."
+    places = _places(first, second)
+    tallies = [_joined(mine, theirs, places) for mine, theirs in _alike(first, second, one, other)]
+    if not tallies:
+        return (), "Readings are not compared: no reader with the same settings read both sides."
+    found = shifts(tallies, other.groups, other.blocks, second.run.settings.confidence)
+    return tuple(shift for shift in found if shift.pooled or shift.target == other.reference), ""
+
+
+def _places(first: Chosen, second: Chosen) -> NDArray[np.intp]:
+    """For each of the second's portraits, its place in the first's run; both have the same."""
+    known = {portrait.id: place for place, portrait in enumerate(first.results.edits.portraits)}
+    return np.array([known[portrait.id] for portrait in second.results.edits.portraits], dtype=np.intp)
+
+
+def _alike(first: Chosen, second: Chosen, one: Readings, other: Readings) -> Iterator[tuple[Tallies, Tallies]]:
+    """The same arm and axis, by a reader of the same specification."""
+    keys = [{reader.name: reader.spec.key for reader in chosen.run.design.readers} for chosen in (first, second)]
+    mine = {
+        (keys[0][tally.judge], tally.arm, tally.axis): tally
+        for tally in one.tallies
+        if tally.editor == first.editor.name
+    }
+    for tally in other.tallies:
+        same = mine.get((keys[1][tally.judge], tally.arm, tally.axis))
+        if tally.editor == second.editor.name and same is not None and same.targets == tally.targets:
+            yield same, tally
+
+
+def _joined(before: Tallies, after: Tallies, places: NDArray[np.intp]) -> Tallies:
+    return replace(
+        after,
+        control_read=before.read[places],
+        controls=before.edits[places],
+        control_unsure=before.unsure[places],
+    )

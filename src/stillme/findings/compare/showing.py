@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from html import escape
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stillme.core.rubric.readings import TOWARD_REFERENCE
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.directions import Shift
-from stillme.findings.compare.changes import Change, Comparison, GapChange, Verdict
-from stillme.findings.compare.markdown import plain, table
+from stillme.estimates.headlines import axis_of
+from stillme.estimates.rows import Scores
+from stillme.findings.compare.changes import (
+    Change,
+    Comparison,
+    GapChange,
+    Verdict,
+    Worse,
+    loss,
+    worse_when,
+)
+from stillme.findings.compare.matching import Matched
+from stillme.findings.layout import aligned, plain, table
+from stillme.runs.thumbnails import data_uri
 
 _TITLES: tuple[tuple[Verdict, str], ...] = (
     ("worse", "Worse"),
@@ -37,13 +54,14 @@ def as_text(comparison: Comparison) -> str:
     for verdict, title in _TITLES:
         changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
-            lines += ["", _counted(comparison, title, changes), *_aligned(_HEADS, [_row(change) for change in changes])]
+            lines += ["", _counted(comparison, title, changes)]
+            lines += aligned(_HEADS, [_row(change) for change in changes]) if changes else []
     for verdict, title in _GAP_TITLES:
         gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
         if gaps:
-            lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
+            lines += ["", title, *aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
     if comparison.appears:
-        lines += ["", _INTO_WHAT, *_aligned(_APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears])]
+        lines += ["", _INTO_WHAT, *aligned(_APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears])]
     return "\n".join([*lines, "", _rest(comparison)])
 
 
@@ -78,7 +96,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "confidence": comparison.confidence,
         "tested": comparison.tested,
         "changes": [_change_json(change) for change in comparison.changes],
-        "gaps": [_gap_json(gap) for gap in comparison.gaps],
+        "gaps": [_change_json(gap) for gap in comparison.gaps],
     } | ({"appears": [_appears_json(shift) for shift in comparison.appears]} if comparison.appears else {})
 
 
@@ -170,74 +188,100 @@ def _interval(quantity: str, outcome: Interval | NotEstimable) -> tuple[str, str
     return value(quantity, outcome.value, plus=True), span(quantity, outcome, plus=True)
 
 
-def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
-        return
-    widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
-    for row in (heads, *rows):
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+_KEYS = {
+    "adjusted": "q",
+    "worse": "worse_when",
+    "others": "further_pairs",
+    "growth": "largest_growth",
+    "note": "judge_note",
+    "fewer_made": "fewer_edits_made",
+}
+"""Fields that programs know by another name."""
 
 
-def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "quantity": change.quantity,
-        "arm": change.arm,
-        "judge": change.judge,
-        "factor": change.factor,
-        "group": change.group,
-        "before": change.before,
-        "after": change.after,
-        **_outcome_json(change.outcome),
-        "p": change.p,
-        "q": change.adjusted,
-        "smallest_effect": change.smallest_effect,
-        "worse_when": str(change.worse),
-        "verdict": change.verdict,
-        "portraits": change.portraits,
-        "pairs": change.pairs,
-        "judge_note": change.note,
-        "fewer_edits_made": change.fewer_made,
-    }
-
-
-def _gap_json(gap: GapChange) -> dict[str, Any]:
-    return {
-        "quantity": gap.quantity,
-        "arm": gap.arm,
-        "judge": gap.judge,
-        "factor": gap.factor,
-        "groups": list(gap.groups),
-        "before": gap.before,
-        "after": gap.after,
-        **_outcome_json(gap.outcome),
-        "p": gap.p,
-        "further_pairs": gap.others,
-        "largest_growth": _outcome_json(gap.growth),
-        "verdict": gap.verdict,
-        "portraits": gap.portraits,
-        "pairs": gap.pairs,
-        "judge_note": gap.note,
-    }
+def _change_json(change: Change | GapChange) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for field in fields(change):
+        value = getattr(change, field.name)
+        if isinstance(value, Interval | NotEstimable):
+            value = _outcome_json(value)
+        row |= value if field.name == "outcome" else {_KEYS.get(field.name, field.name): value}
+    return row
 
 
 def _appears_json(shift: Shift) -> dict[str, Any]:
-    return {
-        "arm": shift.arm,
-        "judge": shift.judge,
-        "axis": shift.axis,
-        "group": shift.group,
-        "target": shift.target,
-        "before": shift.before,
-        "after": shift.after,
-        **_outcome_json(shift.outcome),
-        "p": shift.p,
-        "holm": shift.holm,
-        "word": shift.word,
-        "portraits": shift.units,
-    }
+    names = ("arm", "judge", "axis", "group", "target", "before", "after", "p", "holm", "word")
+    row: dict[str, Any] = {name: getattr(shift, name) for name in names}
+    return row | _outcome_json(shift.outcome) | {"portraits": shift.units}
 
 
 def _outcome_json(outcome: Interval | NotEstimable) -> dict[str, Any]:
     if isinstance(outcome, NotEstimable):
         return {"change": None, "low": None, "high": None, "not_estimable": outcome.reason}
     return {"change": outcome.value, "low": outcome.low, "high": outcome.high, "method": outcome.method}
+
+
+PAIRS = 12
+
+
+def worst_pairs(matched: Matched, comparison: Comparison, find_picture: Callable[[str], Path | None]) -> str:
+    """As HTML: for each change for the worse the requests that lost most; without one, those of every headline change.
+
+    Source, first editor and second editor, with the pictures inside; empty where none can be shown.
+    """
+    changes = comparison.with_verdict("worse") or [change for change in comparison.changes if change.is_headline]
+    scores = {(score.judge, score.axis): score for score in matched.scores}
+    rated = ((change, scores.get((change.judge, axis_of(change.quantity)))) for change in changes)
+    queues = [(score, _losses(matched, change, score)) for change, score in rated if score is not None]
+    chosen: dict[int, Scores] = {}
+    # In turns, so that one failure does not hide the others.
+    while queues and len(chosen) < PAIRS:
+        for score, rows in list(queues):
+            row = next((row for row in rows if row not in chosen), None)
+            if row is None:
+                queues.remove((score, rows))
+            elif len(chosen) < PAIRS:
+                chosen[row] = score
+    figures = "".join(_figure(matched, score, row, find_picture) for row, score in chosen.items())
+    return f'<h2>Edits that became worst</h2>\n<div class="pairs">\n{figures}</div>\n' if figures else ""
+
+
+def _losses(matched: Matched, change: Change, score: Scores) -> Iterator[int]:
+    """The rows of the first editor that lost most on the change's axis, in its group; none where nothing was lost."""
+    edits = matched.edits
+    size = len(edits) // 2
+    # No visible change is worse, though the axis has no mean: the edit may not have been made.
+    worse = Worse.LOWER if score.axis == "visible_change" else worse_when(score.axis)
+    worse = Worse.HIGHER if worse is Worse.UNKNOWN else worse
+    lost = loss(score.axis, worse, score.value[:size], score.value[size:])
+    rows = (edits.editor[:size] == edits.editors.index(change.arm)) & edits.counting(score.axis)[:size]
+    if change.factor:
+        levels, codes = edits.levels(change.factor)
+        rows = rows & (codes[edits.portrait[:size]] == levels.index(change.group))
+    with np.errstate(invalid="ignore"):
+        places = np.flatnonzero(rows & (lost > 0))
+    yield from places[np.argsort(-lost[places], kind="stable")].tolist()
+
+
+def _figure(matched: Matched, score: Scores, row: int, find_picture: Callable[[str], Path | None]) -> str:
+    edits = matched.edits
+    portrait = edits.portraits[int(edits.portrait[row])]
+    other = row + len(edits) // 2
+    first, second = (find_picture(edits.image[place]) if edits.image[place] else None for place in (row, other))
+    source = find_picture(portrait.image.sha256) or portrait.image.path
+    pictures = [data_uri(path, "none") for path in (source, first, second)]
+    if not all(pictures):
+        return ""
+    images = "".join(
+        f'<span><img src="{uri}" alt="{escape(name)}: portrait {escape(portrait.id)}">{escape(name)}</span>'
+        for uri, name in zip(pictures, ("source", *matched.labels), strict=True)
+    )
+    prompt = edits.prompts[int(edits.prompt[row])].text
+    answers = f"{numbers.title(score.axis)}: {_answer(score, row)} → {_answer(score, other)}"
+    caption = escape(f"{answers}. {portrait.id}: {prompt}")
+    return f"<figure><div>{images}</div><figcaption>{caption}</figcaption></figure>\n"
+
+
+def _answer(score: Scores, row: int) -> str:
+    value = float(score.value[row])
+    return f"{value:g}" if value.is_integer() else numbers.number(score.axis, value, plus=numbers.is_signed(score.axis))

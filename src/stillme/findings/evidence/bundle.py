@@ -1,20 +1,26 @@
-"""What a bundle is made of. Unpacked, it is a run folder like any other."""
+"""What a bundle is made of: its files, packed and unpacked with distrust, and their signature."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 from stillme.core.errors import StillmeError
-from stillme.core.files import SUMS, read_sums, sha256_of, sums_of
+from stillme.core.files import BUNDLE_SUFFIXES, SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
-from stillme.findings.evidence import archive
 from stillme.runs import Run
 from stillme.runs.store.ledger_copy import require_ledger
 from stillme.runs.store.opening import LEDGER
@@ -41,7 +47,7 @@ class Contents:
     @classmethod
     def of(cls, file: Path, folder: Path) -> Contents:
         """Unpack a bundle into a new `folder`; one of another format is refused."""
-        names = archive.unpack(file, folder)
+        names = unpack(file, folder)
         if SUMS not in names:
             raise StillmeError(f"{file} has no {SUMS}, so it is not an evidence bundle of stillme.")
         sums = (folder / SUMS).read_bytes()
@@ -134,3 +140,245 @@ class Difference:
         place = self.file + (f", row {self.row}" if self.row else "") + (f", {self.column}" if self.column else "")
         values = f": expected {self.expected}, found {self.found}" if self.expected or self.found else ""
         return one_line(f"{place} ({self.what}){values}")
+
+
+MAX_ENTRIES = 250_000
+"""Files of one bundle; a picture is one file."""
+MAX_BYTES = 64 * 10**9
+"""Of all files, unpacked."""
+MAX_RATIO = 100
+"""Unpacked size to the archive's own size. Rows with long raw answers reach about 50."""
+ALWAYS_ALLOWED = 64 * 10**6
+"""Bytes that any archive may unpack to, whatever its ratio: small rows compress well."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_BLOCK = 1 << 20
+_PART = r"[A-Za-z0-9_](?:[\w.-]*\w)?"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
+"""Names that stillme writes: relative, without `.`, `..`, `\\` or anything that a file system reads in its own way."""
+_ENCRYPTED = 0x1
+_HEADER, _LISTED, _DESCRIPTOR, _END = 30, 46, 24, 98
+"""Bytes of a zip file: a member's header, its line in the list, what may follow its data, and the end of the list."""
+
+
+class Unsafe(StillmeError):
+    """An archive that stillme did not write, and that is not unpacked."""
+
+
+def pack(file: Path, members: Mapping[str, Path], suffix: str) -> None:
+    """Write members in the order of their names, without times, owners or anything else of this machine."""
+    total = sum(path.stat().st_size for path in members.values())
+    if len(members) > MAX_ENTRIES or total > MAX_BYTES:
+        raise StillmeError(
+            f"The bundle would have {len(members):,} files and {total:,} bytes; `stillme verify` reads at most "
+            f"{MAX_ENTRIES:,} files and {MAX_BYTES:,} bytes. Leave out --with-images."
+        )
+    if suffix == ".zip":
+        _pack_zip(file, members)
+        if total > _allowed(file):
+            raise StillmeError(
+                f"The bundle would be compressed more than {MAX_RATIO}:1, which `stillme verify` refuses. "
+                "Give it a name that ends in .tar."
+            )
+        return
+    with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as target:
+        for name, path in sorted(members.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = path.stat().st_size, 0o644
+            with path.open("rb") as source:
+                target.addfile(entry, source)
+
+
+def _pack_zip(file: Path, members: Mapping[str, Path]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as target:
+        for name, path in sorted(members.items()):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            entry.create_system = 3
+            with path.open("rb") as source, target.open(entry, "w", force_zip64=True) as stream:
+                shutil.copyfileobj(source, stream, _BLOCK)
+
+
+def require_suffix(file: Path) -> str:
+    """`.zip` or `.tar`, by the file's name."""
+    suffix = file.suffix
+    if suffix not in BUNDLE_SUFFIXES:
+        raise StillmeError(f"{file.name} should end in .zip or .tar.")
+    return suffix
+
+
+def unpack(file: Path, folder: Path) -> list[str]:
+    """Write the members of an archive into a new `folder` and return their names.
+
+    Refuses what stillme never writes: a name twice, names that leave the folder, links and special files, and archives
+    beyond the limits above.
+    """
+    folder.mkdir(parents=True)
+    names: dict[str, str] = {}
+    left = _allowed(file) if file.is_file() else 0
+    with _opened(file) as members:
+        for name, stream in members:
+            if not _NAME.fullmatch(name):
+                raise Unsafe(f"{file} holds {name!r}, a name outside of what stillme writes. {_DISTRUST}")
+            # Some file systems do not tell upper from lower case.
+            if name.lower() in names:
+                raise Unsafe(f"{file} holds {name!r} twice. {_DISTRUST}")
+            names[name.lower()] = name
+            if len(names) > MAX_ENTRIES:
+                raise Unsafe(f"{file} holds more than {MAX_ENTRIES:,} files. {_DISTRUST}")
+            left = _write(file, stream, folder / name, left)
+    return list(names.values())
+
+
+_DISTRUST = "stillme did not make it: do not trust it, and ask for the original."
+
+
+def _write(file: Path, stream: IO[bytes], target: Path, left: int) -> int:
+    """Write one member and return how many bytes may still come; declared sizes are not believed."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as written:
+            while block := stream.read(_BLOCK):
+                left -= len(block)
+                if left < 0:
+                    raise Unsafe(
+                        f"{file} unpacks to more than {_allowed(file):,} bytes (at most {MAX_RATIO} times its size and "
+                        f"{MAX_BYTES:,}). {_DISTRUST}"
+                    )
+                written.write(block)
+    except (FileExistsError, NotADirectoryError):
+        raise Unsafe(f"{file} holds a file where another has its folder, near {target.name!r}. {_DISTRUST}") from None
+    return left
+
+
+def _allowed(file: Path) -> int:
+    return min(MAX_BYTES, max(ALWAYS_ALLOWED, MAX_RATIO * file.stat().st_size))
+
+
+@contextmanager
+def _opened(file: Path) -> Generator[Iterator[tuple[str, IO[bytes]]]]:
+    if not file.is_file():
+        raise StillmeError(f"{file} does not exist. `stillme export RUN --bundle {file}` makes a bundle.")
+    try:
+        # By its first bytes: a zip archive may be appended to a tar archive, and two readers would see two bundles.
+        with file.open("rb") as stream:
+            is_zip = stream.read(4) == b"PK\x03\x04"
+        if is_zip:
+            with zipfile.ZipFile(file) as source:
+                yield _zipped(file, source)
+        else:
+            with tarfile.open(file, "r:") as source:
+                yield _tarred(file, source)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise StillmeError(f"{file} is not a complete zip or tar file ({error}). Fetch it again.") from None
+
+
+def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes]]]:
+    _require_no_gaps(file, source)
+    for entry in source.infolist():
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if entry.is_dir() and kind in (0, stat.S_IFDIR):
+            continue
+        known = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if kind not in (0, stat.S_IFREG) or not known or entry.flag_bits & _ENCRYPTED:
+            raise Unsafe(f"{file} holds {entry.filename!r}, which is no plain file. {_DISTRUST}")
+        # zipfile cuts a name at a zero byte.
+        with source.open(entry) as stream:
+            yield entry.orig_filename, stream
+
+
+def _require_no_gaps(file: Path, source: zipfile.ZipFile) -> None:
+    """Members follow each other from the first byte on, and their list ends the file.
+
+    Before, between or behind them another archive could hide, which other readers would unpack.
+    """
+    entries = sorted(source.infolist(), key=lambda entry: entry.header_offset)
+    ends = [0]
+    with file.open("rb") as stream:
+        for entry in entries:
+            stream.seek(entry.header_offset)
+            header = stream.read(_HEADER)
+            names = sum(int.from_bytes(header[place : place + 2], "little") for place in (26, 28))
+            ends.append(entry.header_offset + _HEADER + names + entry.compress_size)
+    begins = [*(entry.header_offset for entry in entries), source.start_dir]
+    gaps = [begin - end for begin, end in zip(begins, ends, strict=True)]
+    listed = sum(_LISTED + len(entry.orig_filename.encode()) + len(entry.extra) for entry in entries)
+    rest = file.stat().st_size - source.start_dir - listed
+    if gaps[0] or not all(0 <= gap <= _DESCRIPTOR for gap in gaps) or source.comment or not 0 <= rest <= _END:
+        raise Unsafe(f"{file} holds bytes that belong to none of its files. {_DISTRUST}")
+
+
+def _tarred(file: Path, source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    for entry in source:
+        if entry.isdir():
+            continue
+        stream = source.extractfile(entry) if entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
+        if stream is None or entry.issparse():
+            raise Unsafe(f"{file} holds {entry.name!r}, which is no plain file (a link or a device). {_DISTRUST}")
+        yield entry.name, stream
+    with file.open("rb") as stream:
+        stream.seek(source.offset)
+        while block := stream.read(_BLOCK):
+            if block.strip(b"\0"):
+                raise Unsafe(f"{file} holds bytes behind the end of its files. {_DISTRUST}")
+
+
+NAMESPACE = "stillme"
+"""What the signature is for: one made for mail or commits does not count."""
+SIGNATURE = ".sig"
+_TOOL = "ssh-keygen"
+
+
+def signature_of(sums: str, key: Path) -> bytes:
+    """Sign the text of SHA256SUMS with a private key of OpenSSH."""
+    tool = _tool()
+    if not key.is_file():
+        raise StillmeError(f"There is no key {key}. `{_TOOL} -t ed25519 -f {key}` makes one.")
+    with tempfile.TemporaryDirectory(prefix="stillme-sign-") as name:
+        file = Path(name) / SUMS
+        file.write_text(sums, "utf-8", newline="")
+        # Standard input stays open: a key with a passphrase asks for it.
+        command = [tool, "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise StillmeError(f"{_TOOL} could not sign with {key} ({_last_line(done.stderr)}). Give a private key.")
+        return file.with_name(file.name + SIGNATURE).read_bytes()
+
+
+def is_signed_by(sums: bytes, signature: Path, key: Path) -> bool:
+    """Whether one of the public keys in `key` signed this text of SHA256SUMS."""
+    tool = _tool()
+    keys = _public_keys(key)
+    if not signature.is_file():
+        raise StillmeError(f"There is no signature {signature}. Ask for it, or verify with --root.")
+    with tempfile.TemporaryDirectory(prefix="stillme-verify-") as name:
+        allowed = Path(name) / "allowed_signers"
+        allowed.write_text("".join(f'{NAMESPACE} namespaces="{NAMESPACE}" {line}\n' for line in keys), "utf-8")
+        command = [tool, "-Y", "verify", "-f", str(allowed), "-I", NAMESPACE, "-n", NAMESPACE, "-s", str(signature)]
+        return subprocess.run(command, input=sums, capture_output=True).returncode == 0
+
+
+def _public_keys(file: Path) -> list[str]:
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise StillmeError(f"The public key {file} cannot be read. It is a text file that ends in .pub.") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines or not all(line.startswith(("ssh-", "ecdsa-", "sk-")) for line in lines):
+        raise StillmeError(f"{file} is no public key of OpenSSH. Give the file that ends in .pub.")
+    return lines
+
+
+def _tool() -> str:
+    tool = shutil.which(_TOOL)
+    if tool is None:
+        raise StillmeError(
+            f"Signatures need {_TOOL} (OpenSSH 8.1 or later), which is not on this machine. Install openssh-client, or "
+            "use the root: `stillme verify FILE --root HEX`."
+        )
+    return tool
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[-1].rstrip(".")

@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,17 @@ from stillme.core import rubric
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sha256_of, sums_of, whole, write_json, write_whole
 from stillme.findings.calibration import calibrated
-from stillme.findings.evidence import archive, signing
-from stillme.findings.evidence.bundle import ABOUT, FORMAT, IMAGES, REPORT
-from stillme.findings.evidence.table_checks import write_tables_of
-from stillme.findings.evidence.verifying import row_stage
+from stillme.findings.evidence.bundle import (
+    ABOUT,
+    FORMAT,
+    IMAGES,
+    REPORT,
+    SIGNATURE,
+    pack,
+    require_suffix,
+    signature_of,
+)
+from stillme.findings.evidence.checks import row_stage, write_tables_of
 from stillme.runs import Run
 from stillme.runs.store.exported import codebook
 from stillme.runs.store.ledger_copy import copy_ledger
@@ -41,13 +48,7 @@ class Sealed:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "file": str(self.file),
-            "root": self.root,
-            "files": self.files,
-            "bytes": self.bytes,
-            "signature": str(self.signature) if self.signature else None,
-        }
+        return asdict(self) | {"file": str(self.file), "signature": str(self.signature) if self.signature else None}
 
     def as_text(self) -> str:
         """For people."""
@@ -70,7 +71,7 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
             f"{run.folder} was made of imported rows: it has no audit and no pictures that a bundle could prove. "
             "Share the file of rows, or `stillme export`."
         )
-    suffix = archive.require_suffix(file)
+    suffix = require_suffix(file)
     with tempfile.TemporaryDirectory(prefix="stillme-seal-") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
@@ -87,16 +88,16 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
         members |= {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         sums = sums_of({name: sha256_of(path) for name, path in members.items()})
         members[SUMS] = write_whole(folder / SUMS, sums)
-        signature = signing.signature_of(sums, key) if key else None
+        signature = signature_of(sums, key) if key else None
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole(file) as draft:
-            archive.pack(draft, members, suffix)
+            pack(draft, members, suffix)
     return Sealed(
         file=file,
         root=hashlib.sha256(sums.encode()).hexdigest(),
         files=len(members),
         bytes=file.stat().st_size,
-        signature=write_whole(file.with_name(file.name + signing.SUFFIX), signature) if signature else None,
+        signature=write_whole(file.with_name(file.name + SIGNATURE), signature) if signature else None,
     )
 
 

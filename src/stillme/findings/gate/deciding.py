@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,11 +18,11 @@ from stillme.audit.rules import Rule, parse_rule
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName, did_you_mean
 from stillme.core.files import is_bundle
-from stillme.core.rubric import axis_of, rate_of
+from stillme.core.rubric import rate_of
 from stillme.core.rubric.readings import SHIFTS
 from stillme.core.types import Arm, Estimate, Interval
 from stillme.estimates import Disparity, numbers
-from stillme.estimates.headlines import uneven
+from stillme.estimates.headlines import axis_of, uneven
 from stillme.estimates.people import corrected as correct_by_people
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.findings.calibration import standing_of
@@ -108,37 +108,30 @@ def gate(run: Run, asked: Asked) -> Verdicts:
             return baseline.decide(decision.rule, decision.quantity, wider)
         return deciding.decide(decision.rule, wider)
 
-    claimed = _Claims(run.design.claims, (*section.rules, *section.margins))
+    recorded, now = {claim.rule: claim for claim in run.design.claims}, (*section.rules, *section.margins)
+
+    def fixed(rule: str) -> str:
+        """When a claim was fixed; empty for a rule that is not one."""
+        status = recorded[rule].status if rule in recorded else "added later"
+        return status if rule in now else ""
+
     return Verdicts(
         title=run.title,
         audit_hash=run.design.hash,
         allow_inconclusive=asked.allow_inconclusive,
         confidence=confidence,
         decisions=tuple(
-            replace(decision, fixed=claimed.status(decision.rule.written))
-            for decision in corrected(decisions, confidence, at)
+            replace(decision, fixed=fixed(decision.rule.written)) for decision in corrected(decisions, confidence, at)
         ),
-        notes=(*claimed.dropped(), *_origin_of(asked.baseline)),
+        notes=(*_dropped(recorded, now), *_origin_of(asked.baseline)),
     )
 
 
-class _Claims:
-    """The rules of [claims] as they are now, and as they were recorded."""
-
-    def __init__(self, recorded: Sequence[Claim], now: Sequence[str]) -> None:
-        self._recorded, self._now = {claim.rule: claim for claim in recorded}, now
-
-    def status(self, rule: str) -> str:
-        """When a claim was fixed; empty for a rule that is not one."""
-        if rule not in self._now:
-            return ""
-        return self._recorded[rule].status if rule in self._recorded else "added later"
-
-    def dropped(self) -> Iterator[str]:
-        """A claim that was fixed before the first edit does not vanish without a word."""
-        for rule, claim in self._recorded.items():
-            if rule not in self._now and not claim.edits:
-                yield f"`{rule}` was fixed before the first edit and is no longer in [claims]; it was not checked."
+def _dropped(recorded: Mapping[str, Claim], now: Sequence[str]) -> Iterator[str]:
+    """A claim that was fixed before the first edit does not vanish without a word."""
+    for rule, claim in recorded.items():
+        if rule not in now and not claim.edits:
+            yield f"`{rule}` was fixed before the first edit and is no longer in [claims]; it was not checked."
 
 
 def _origin_of(baseline: Run | None) -> Iterator[str]:
@@ -275,7 +268,7 @@ class _Deciding:
             rule.sign,
             rule.limit,
             incomplete=self._incomplete(estimate) or caught(note),
-            unvalidated=chosen or self._uneven(estimate) or self._unvalidated(estimate, note),
+            unvalidated=chosen or self._uneven(estimate) or ("" if self._accept else unvalidated(note)),
         )
         return Check(
             editor=estimate.editor,
@@ -293,9 +286,6 @@ class _Deciding:
             excluded={reason: count for reason, count in estimate.excluded.items() if not part or reason != _UNSEEN},
         )
 
-    def _unvalidated(self, estimate: Estimate, note: str) -> str:
-        return "" if self._accept else unvalidated(note)
-
     def _uneven(self, estimate: Estimate) -> str:
         """Why groups do not compare: the judge is silent about some more than about others."""
         if estimate.scope not in ("disparity", "contrast"):
@@ -305,7 +295,8 @@ class _Deciding:
     def _incomplete(self, estimate: Estimate) -> str:
         """What is still missing, in words; judges that rate only a part by design do not count."""
         waiting = ["edit missing", NOT_READ]
-        if estimate.judge not in self._partial_judges():
+        able = {judge.name: judge.capabilities for judge in self._run.judges}.get(estimate.judge)
+        if able is None or (able.kind != "person" and not able.given):
             waiting.append("not judged")
         left = {reason: estimate.excluded[reason] for reason in waiting if reason in estimate.excluded}
         if left:
@@ -344,11 +335,6 @@ class _Deciding:
             level, _, reference = estimate.group.rpartition(" - ")
             levels &= {level, reference} if reference in levels else levels
         return sorted(levels - numbered)
-
-    def _partial_judges(self) -> set[str]:
-        return {
-            judge.name for judge in self._run.judges if judge.capabilities.kind == "person" or judge.capabilities.given
-        }
 
 
 def require_meant(rule: Rule, quantity: str) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
 from stillme.core.types import Interval
 from stillme.estimates import numbers
 from stillme.estimates.quantities import rounded
-from stillme.findings.compare.markdown import plain, table
 from stillme.findings.gate.verdicts import Check, Decision, Verdict, Verdicts, caught
+from stillme.findings.layout import plain, table
 
 _MARKS = {verdict: verdict.upper() for verdict in Verdict}
 _OUTCOMES = {verdict: str(verdict) for verdict in Verdict} | {Verdict.NO_DATA: "has no data"}
@@ -210,28 +211,10 @@ def _rows(decision: Decision) -> Iterator[tuple[str, ...]]:
 
 
 def _check_json(check: Check) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "editor": check.editor,
-        "arm": check.arm,
-        "judge": check.judge,
-        "factor": check.factor,
-        "group": check.group,
-        "verdict": str(check.verdict),
-        "reason": check.reason,
-        "detail": check.detail,
-        "corrected": check.corrected,
-        "judge_note": check.note,
-        "portraits": check.portraits,
-        "edits": check.edits,
-        "excluded": dict(check.excluded),
-        "value": None,
-        "low": None,
-        "high": None,
-    }
-    if isinstance(check.outcome, Interval):
-        outcome = check.outcome
-        row |= {"value": outcome.value, "low": outcome.low, "high": outcome.high, "method": outcome.method}
-    return row
+    row = asdict(check)
+    outcome = row.pop("outcome")
+    row |= {"judge_note": row.pop("note")} | {name: outcome.get(name) for name in ("value", "low", "high")}
+    return row | ({"method": check.outcome.method} if isinstance(check.outcome, Interval) else {})
 
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

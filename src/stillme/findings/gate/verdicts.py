@@ -46,19 +46,19 @@ EXIT_CODES = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.NO_DATA: 3, Verdict.
 class Check:
     """One number that a rule is about."""
 
-    editor: str
-    arm: str
-    judge: str
-    factor: str
-    group: str
+    editor: str = ""
+    arm: str = ""
+    judge: str = ""
+    factor: str = ""
+    group: str = ""
     outcome: Interval | NotEstimable
     verdict: Verdict
     reason: str
     """Why it neither passed nor failed; empty otherwise."""
-    note: str
+    note: str = ""
     """What calibration says of the judge; empty if it passed."""
-    portraits: int
-    edits: int
+    portraits: int = 0
+    edits: int = 0
     detail: str = ""
     """The groups with the lowest and highest value."""
     corrected: bool = False
@@ -132,19 +132,7 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 def without_number(reason: str) -> Check:
     """A placeholder for a number that a rule needs and the run does not have."""
-    return Check(
-        editor="",
-        arm="",
-        judge="",
-        factor="",
-        group="",
-        outcome=NotEstimable(reason=reason),
-        verdict=Verdict.NO_DATA,
-        reason=reason,
-        note="",
-        portraits=0,
-        edits=0,
-    )
+    return Check(outcome=NotEstimable(reason=reason), verdict=Verdict.NO_DATA, reason=reason)
 
 
 def too_many_failed(failed: int, total: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -14,6 +14,7 @@ from stillme.audit import Audit
 from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
 from stillme.estimates import numbers
+from stillme.findings.layout import aligned
 from stillme.findings.plan.analysis import (
     Alternative,
     DetectableGap,
@@ -147,7 +148,7 @@ class AuditPlan:
             yield ""
             yield f"Smallest distance of role adherence from 50% that is detected in {self.terms.power:.0%} of audits"
             head = ("editor", "requests", "portraits", "distance")
-            yield from _table(head, [_deviation_row(deviation) for deviation in self.role_deviations])
+            yield from aligned(head, [_deviation_row(deviation) for deviation in self.role_deviations])
         if not self.detectable:
             return
         yield ""
@@ -156,7 +157,7 @@ class AuditPlan:
         spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
         values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
         yield f"  assumed ({self.assumed.origin}): {values}"
-        yield from _table(
+        yield from aligned(
             ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm"),
             [_gap_row(gap) for gap in self.detectable if gap.against == "another group"],
         )
@@ -166,7 +167,7 @@ class AuditPlan:
             yield ""
             yield f"To detect {100 * self.requirements[0].gap:g} points between two groups"
             head = ("factor", "of", "portraits a group", "in all", "edits", "judge calls", "known dollars")
-            yield from _table(head, [_requirement_row(requirement) for requirement in self.requirements])
+            yield from aligned(head, [_requirement_row(requirement) for requirement in self.requirements])
 
     def _designs(self) -> Iterator[str]:
         if not self.alternatives:
@@ -175,7 +176,7 @@ class AuditPlan:
         rate = self.assumed.rates[0].rate
         yield f"Sparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
         head = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
-        yield from _table(head, [_design_row(design) for design in self.alternatives])
+        yield from aligned(head, [_design_row(design) for design in self.alternatives])
 
     def _rated(self) -> Iterator[str]:
         needed = self.ratings
@@ -308,12 +309,6 @@ def _number_needed(needed: RatingsNeeded) -> str:
 
 def _size(gap: float | None, *, rate: bool) -> str:
     return "none" if gap is None else numbers.points(gap) if rate else numbers.decimal(gap, 2)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    for row in (head, *rows):
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def obstacles(audit: Audit) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The paper's Figures 4 and 6: rates by editor within each group, and people beside models."""
+"""Beside the paper: its numbers and the run's, and its Figures 4 and 6 for this run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,80 @@ import numpy as np
 from markupsafe import Markup
 
 from stillme.core import rubric
-from stillme.core.types import Arm, Interval, NotEstimable
+from stillme.core.paper import Published
+from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import EditState, PairedEffect, RatingState, Scores, estimate, numbers, one_judge, paired_effects
 from stillme.estimates.people import mean_of
-from stillme.report import forest, svg
+from stillme.report import svg
 from stillme.report.data import ReportData
-from stillme.report.forest import Scale
-from stillme.report.svg import LABEL, WIDTH, px
+from stillme.report.svg import LABEL, WIDTH, Scale, px
+from stillme.runs.paper_names import PaperNames, published_text
+
+PaperRow = tuple[str, str, str, str, str, bool]
+"""What, whose, the run's number and interval, the paper's number, and whether the interval contains that."""
+
+
+def paper_section(data: ReportData) -> dict[str, list[PaperRow]]:
+    """By table of the paper; empty where no number of the run answers one of the paper."""
+    names = data.paper
+    if names is None:
+        return {}
+    places: dict[str, list[PaperRow]] = {}
+    for known, editor, group, outcome in (*_estimated(data, names), *_roles(data, names)):
+        if isinstance(outcome, Interval):
+            places.setdefault(known.place, []).append(_row(known, editor, group, outcome))
+    return {place: places[place] for place in sorted(places, key=lambda place: int(place.rpartition(" ")[2]))}
+
+
+Answered = tuple[Published, str, str, Interval | NotEstimable]
+"""The paper's number, and the run's editor, group and number."""
+
+
+def _estimated(data: ReportData, names: PaperNames) -> Iterator[Answered]:
+    for row in data.headlines:
+        if row.arm == Arm.BASELINE and (known := _of_editors(row, names)):
+            yield known, row.editor, row.group, row.outcome
+    for effect in data.mitigation:
+        if isinstance(effect, PairedEffect) and effect.scope == "group" and effect.judge in data.headline_judges:
+            known = names.number("Table 21", effect.editor, effect.quantity, group=effect.group, statistic="change")
+            if known:
+                yield known, effect.editor, effect.group, effect.outcome
+
+
+def _of_editors(estimate: Estimate, names: PaperNames) -> Published | None:
+    match estimate.scope:
+        case "all":
+            tables = (names.number(place, estimate.editor, estimate.quantity) for place in ("Table 4", "Table 19"))
+            return next(filter(None, tables), None)
+        case "group":
+            return names.number("Table 20", estimate.editor, estimate.quantity, group=estimate.group)
+        case _:
+            return None
+
+
+def _roles(data: ReportData, names: PaperNames) -> Iterator[Answered]:
+    for rate in data.roles:
+        if rate.layout == "role_pair" and not rate.place and not rate.pronoun and rate.arm == Arm.BASELINE:
+            known = names.number("Table 7", rate.editor, "adherence", statistic="stereotype followed")
+            if known:
+                yield known, rate.editor, "", rate.outcome
+
+
+def _row(known: Published, editor: str, group: str, yours: Interval) -> PaperRow:
+    share = known.unit == "share"
+
+    def text(value: float) -> str:
+        return numbers.percent(value) if share else numbers.decimal(value, 2, plus=known.unit == "1-5 points")
+
+    return (
+        "Stereotype followed" if known.quantity == "adherence" else numbers.title(known.quantity),
+        " · ".join(part for part in (editor, group) if part),
+        text(yours.value),
+        f"{text(yours.low)} to {text(yours.high)}",
+        published_text(known),
+        yours.low <= known.value <= yours.high,
+    )
+
 
 Drawing = tuple[str, str, Markup]
 """What a panel shows, of which arm, and its drawing."""
@@ -134,7 +201,7 @@ def _draw(
             dot = _dot(quantity, row[of], scale, y + _LINE * (line + 0.5), change=change)
             parts.append(Markup('<g class="ink-{}">{}</g>').format(series.index(of) % 6, dot))
         y += height + _GAP
-    lines = [forest.axis("change" if change else quantity, scale, y - _GAP)]
+    lines = [svg.axis("change" if change else quantity, scale, y - _GAP)]
     if change:
         lines.append(svg.reference_line(scale.at(0.0), _TOP - 6, y - _GAP))
     body = Markup('<g transform="translate(0 {})">{}</g>').format(
@@ -159,16 +226,11 @@ def _legend(series: Sequence[str]) -> list[Markup]:
 def _dot(quantity: str, outcome: Interval | NotEstimable, on: Scale, y: float, *, change: bool) -> Markup:
     if not isinstance(outcome, Interval):
         return svg.no_value(y, outcome.reason)
-    low, high = (forest.bare(quantity, end) for end in (outcome.low, outcome.high))
+    low, high = (svg.bare(quantity, end) for end in (outcome.low, outcome.high))
     value = numbers.number(quantity, outcome.value, plus=change and bool(round(outcome.value, 2)))
-    return Markup("").join(
-        [
-            svg.whisker(on.at(outcome.low), on.at(outcome.high), y),
-            svg.point(on.at(outcome.value), y, 4, strong=True),
-            # Two signs need the room of the word between them.
-            svg.value(y, value, f"{low}, {high}" if change else f"{low} to {high}"),
-        ]
-    )
+    # Two signs need the room of the word between them.
+    span = f"{low}, {high}" if change else f"{low} to {high}"
+    return svg.interval(outcome, on, y, 4, strong=True) + svg.value(y, value, span)
 
 
 def _text(quantity: str, outcome: Interval | NotEstimable, *, change: bool) -> str:

@@ -1,15 +1,22 @@
-"""Markdown in which a user's text is shown, never interpreted."""
+"""Tables for a terminal, and Markdown and pages in which a user's text is shown, never interpreted."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stillme.core.files import write_whole
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "#": "&#35;"}
 """`@` and `#` would call people and link issues in a pull request."""
+
+
+def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table for a terminal, with columns as wide as their widest cell."""
+    widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
+    for row in (heads, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def plain(text: str) -> str:
@@ -21,10 +28,10 @@ def plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]()|~!+=])", r"\\\1", unlinked)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], escape: Callable[[str], str] = plain) -> list[str]:
     """Lines of a table; heads are ours, cells are escaped."""
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    return [*lines, *(f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows)]
+    return [*lines, *(f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows)]
 
 
 def page(title: str, text: str, pictures: str = "") -> str:

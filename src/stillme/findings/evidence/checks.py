@@ -1,27 +1,35 @@
-"""Whether the rows of a ledger agree with the design, with their keys and with each other."""
+"""Whether a bundle's design, rows and tables agree with one another: computed alike when sealed and verified."""
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
 
-from stillme.audit.config import RolesSection
-from stillme.audit.design import RecordedRequest, assessment_key, reading_key
+from stillme import estimates
+from stillme.audit.audit import without_none
+from stillme.audit.config import EstimatesSection, RolesSection
+from stillme.audit.design import Design, RecordedRequest, assessment_key, configuration_hash, reading_key
 from stillme.audit.grid import Sample, expected_place, grid_of
 from stillme.core import rubric
 from stillme.core.rubric.readings import AXES
-from stillme.core.types import Json, Request, Spec
-from stillme.findings.evidence.bundle import Difference
+from stillme.core.types import Arm, Json, Request, Spec, digest
+from stillme.findings.calibration import standing_of
+from stillme.findings.evidence.bundle import IMAGES, Difference
+from stillme.findings.tables.estimates import write_tables
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.runs import Run
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of
 from stillme.runs.store.ledger_copy import row_count
 
 REQUESTS = "requests"
-_MISMATCH = "does not fit the rest of its row"
 
 Cell = tuple[tuple[str, ...], str, str, int]
 """Portraits, arm, prompt and seed."""
@@ -198,6 +206,182 @@ def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, Sequen
         yield from _unless_equal(file, number, "assessment", keys[-1], row["assessment"])
 
 
-def _unless_equal(file: str, row: int, column: str, expected: Json, found: Json) -> Iterator[Difference]:
+def _unless_equal(
+    file: str, row: int | None, column: str, expected: Json, found: Json, what: str = "does not fit the rest of its row"
+) -> Iterator[Difference]:
     if expected != found:
-        yield Difference(file=file, row=row, column=column, what=_MISMATCH, expected=str(expected), found=str(found))
+        yield Difference(file=file, row=row, column=column, what=what, expected=str(expected), found=str(found))
+
+
+_CLOSE = 1e-6
+"""Relative: other processors and libraries add up in another order."""
+
+Rows = list[list[str]]
+
+
+def write_tables_of(run: Run, into: Path) -> list[Path]:
+    """Compute every table from the rows, and write `tables/*.csv` into `into`."""
+    estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
+    return write_tables(estimated, into, run.settings, standing_of(run))
+
+
+def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference]]:
+    """How many cells were compared, and those that differ."""
+    cells = 0
+    differences: list[Difference] = []
+    names = sorted({path.name for folder in (given, computed) for path in folder.glob("*")})
+    for name in names:
+        file = f"tables/{name}"
+        if not (given / name).is_file() or not (computed / name).is_file():
+            differences.append(
+                Difference(
+                    file=file, what="is missing" if (computed / name).is_file() else "is not a table of this run"
+                )
+            )
+            continue
+        actual, expected = _read(given / name), _read(computed / name)
+        cells += sum(map(len, expected))
+        differences += _cells(file, actual, expected)
+    return cells, differences
+
+
+def _read(file: Path) -> Rows:
+    if file.suffix == ".json":
+        return _records(file)
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream))
+
+
+def _records(file: Path) -> Rows:
+    """A list of records as a table; what is none has other columns than one."""
+    try:
+        given: Any = json.loads(file.read_text("utf-8"))
+    except ValueError:
+        return [["unreadable"]]
+    if not isinstance(given, list) or not all(isinstance(record, dict) for record in cast("list[Any]", given)):
+        return [["unreadable"]]
+    records = cast("list[dict[str, Any]]", given)
+    heads = sorted({name for record in records for name in record})
+    return [heads, *([str(record.get(name)) for name in heads] for record in records)]
+
+
+def _cells(file: str, actual: Rows, expected: Rows) -> Iterator[Difference]:
+    heads = expected[0]
+    if not actual or actual[0] != heads:
+        columns = ", ".join(actual[0] if actual else [])
+        yield Difference(file=file, what="has other columns", expected=", ".join(heads), found=columns)
+        return
+    for number, (row, should) in enumerate(zip(actual[1:], expected[1:], strict=False), start=1):
+        if len(row) != len(heads):
+            yield Difference(file=file, row=number, what="has another number of cells")
+            continue
+        for head, cell, wanted in zip(heads, row, should, strict=True):
+            if not _same(cell, wanted):
+                yield Difference(
+                    file=file, row=number, column=head, what=_named(heads, should), expected=wanted, found=cell
+                )
+    if len(actual) != len(expected):
+        rows = str(len(actual) - 1)
+        yield Difference(file=file, what="has another number of rows", expected=str(len(expected) - 1), found=rows)
+
+
+def _named(heads: list[str], row: list[str]) -> str:
+    """Whose number it is, from the row itself."""
+    known = dict(zip(heads, row, strict=True))
+    parts = (known.get(name, "") for name in ("editor", "arm", "judge", "quantity", "factor", "group", "scope"))
+    return " ".join(part for part in parts if part)
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return math.isclose(float(one), float(other), rel_tol=_CLOSE, abs_tol=1e-9)
+    except ValueError:
+        return False
+
+
+def row_stage(run: Run, names: frozenset[str]) -> Iterator[Difference]:
+    """Everything but the tables: the design, the rows and the pictures' names."""
+    recorded = run.store.designs.latest()
+    assert recorded is not None
+    yield from design_differences(run.design, recorded.document)
+    yield from row_differences(run)
+    pictures = sorted(name for name in names if name.startswith(f"{IMAGES}/"))
+    if pictures:
+        known = {portrait.image.sha256 for portrait in run.design.portraits} | {row.image for row in run.rows()}
+        for name in pictures:
+            if Path(name).stem not in known:
+                yield Difference(file=name, what="is a picture that no row names")
+
+
+DESIGN = "the design"
+
+
+def design_differences(design: Design, document: Mapping[str, Json]) -> Iterator[Difference]:
+    """What the design says twice and not alike. Everything that changes a row is part of the resolved configuration.
+
+    `document` is the design as it is stored.
+    """
+    resolved = design.resolved
+    computed = configuration_hash(resolved)
+    yield from _unless_equal(DESIGN, None, "hash", computed, design.hash, "is the hash of another configuration")
+    said = resolved.get("title")
+    yield from _unless_equal(DESIGN, None, "title", design.title, said, "is another title than the design's")
+    rebuilt = design.as_json()
+    for part in sorted({*document, *rebuilt}):
+        if part not in rebuilt or _canonical(document.get(part)) != _canonical(rebuilt[part]):
+            yield Difference(file=DESIGN, column=part, what="holds what stillme does not write")
+    # Raises where a setting is beyond what audit.toml allows, such as a confidence of 2.
+    EstimatesSection.model_validate(resolved["estimates"])
+    for column, recorded, expected in _twice(design, resolved):
+        yield from _unless_equal(DESIGN, None, column, expected, recorded, "is not what was resolved")
+    for judge in design.judges:
+        if judge.calibration is not None:
+            key = judge.calibration.get("key")
+            what = "calibration of another judge"
+            yield from _unless_equal(DESIGN, None, f"judges.{judge.name}", judge.spec.key, key, what)
+
+
+def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
+    """Column, what is recorded, and what it was resolved to."""
+    people = digest([[p.id, p.image.sha256, dict(p.attributes)] for p in design.portraits])
+    yield "portraits", people, resolved["portraits"]["hash"]
+    yield "prompts", digest([[p.id, p.text] for p in design.prompts]), resolved["prompts"]["hash"]
+    noop = [prompt.id for arm, prompt in design.treatments if arm is Arm.NOOP]
+    asked = [prompt.id for prompt in design.prompts]
+    yield (
+        "treatments",
+        [[str(arm), prompt.id] for arm, prompt in design.treatments],
+        [[arm, name] for arm in resolved["arms"] for name in (noop[:1] if arm == Arm.NOOP else asked)],
+    )
+    yield (
+        "editors",
+        [[e.name, e.spec.version, without_none(e.spec.stated), list(e.seeds)] for e in design.editors],
+        [[e["name"], e["version"], e["parameters"], e["seeds"]] for e in resolved["editors"]],
+    )
+    yield (
+        "judges",
+        [[j.name, j.spec.version, without_none(j.spec.stated), j.epochs] for j in design.judges],
+        [[j["name"], j["version"], j["parameters"], j["epochs"]] for j in resolved["judges"]],
+    )
+    extractors = resolved.get("mitigation", {}).get("extractors", [])
+    yield (
+        "extractors",
+        [[e.name, e.spec.use, e.spec.version, without_none(e.spec.stated)] for e in design.extractors],
+        [[e["name"], e["use"], e["version"], e["parameters"]] for e in extractors],
+    )
+    ensemble = resolved["ensemble"]
+    expected = resolved["estimates"] | {"rule": ensemble["rule"], "combined": ensemble["combined"]}
+    analysis = asdict(design.analysis)
+    analysis |= {"factors": list(design.analysis.factors), "combined": list(design.analysis.combined)}
+    for name, value in analysis.items():
+        yield f"analysis.{name}", value, expected.get(name)
+    if design.roles or "roles" in resolved:
+        roles = asdict(design.roles) | {"layouts": list(design.roles.layouts)} if design.roles else None
+        said = resolved.get("roles")
+        yield "roles", roles, {name: said[name] for name in roles} if said and roles else said
+
+
+def _canonical(value: Json) -> str:
+    return json.dumps(value, sort_keys=True)
