@@ -90,16 +90,16 @@ MEANINGS = {
     "method": "how the interval was computed",
     "not_estimable": "why there is no number",
     "null": "empty where no permutation test was made",
-    "null_high": "chance alone stays below this, with the audit's confidence",
+    "null_high": "chance stays below this with the audit's confidence",
     "null_mean": "what chance gives on average",
-    "null_p": "how often chance reached this gap",
+    "null_p": "how often chance reached the observed max - min (permutation over units, within blocks)",
     "omnibus_p": "how often chance made all groups together differ as much: the test to rely on",
     "p": "p value",
     "people": "the name of the people's ratings",
     "portraits": "portraits that the number is computed from: the unit of every interval",
     "primary": "the primary judge of the ensemble",
     "prompts": "the prompt, or the set of prompts; empty for all",
-    "quantity": "a mean, or a named rate",
+    "quantity": "a mean (`skin_delta_l`) or a named rate (`unchanged`)",
     "rated_by_people": "edits that people rated too",
     "ratings": "single ratings",
     "reference": "the group that it is compared with",
@@ -123,12 +123,15 @@ def page() -> str:
         [
             "# Reference",
             "",
-            "Made from the code by `python tools/reference_page.py`.",
-            "[Commands](commands.md), [audit.toml](audit.md) and [Python](python.md) have pages of their own.",
+            "Made from the code by `python tools/reference_page.py`. See also [Commands](commands.md),",
+            "[audit.toml](audit.md) and [Python](python.md).",
             "",
             "## Plugin hooks",
             "",
-            "Protocols of `stillme.core.protocols`. A plugin has an optional one by having its methods.",
+            "Protocols of `stillme.core.protocols`, which has the types. A plugin implements an optional one by",
+            "having its methods. Editors and judges also have `close()`. It releases memory, processes and",
+            "connections, and may be called more than once.",
+            "",
             *hooks(),
             "",
             "## What a plugin builds on",
@@ -153,16 +156,15 @@ def page() -> str:
 def hooks() -> Iterator[str]:
     for name, hook in vars(protocols).items():
         if isinstance(hook, type) and getattr(hook, "_is_protocol", False) and hook.__module__ == protocols.__name__:
-            yield from ("", f"### {name}", "", first_line(name, hook), "")
+            yield f"- **{name}**: {first_line(name, hook)}"
             for part, member in vars(hook).items():
-                if inspect.isfunction(member) and not part.startswith("_"):
-                    yield f"- `{part}{signature(member)}`: {first_line(f'{name}.{part}', member)}"
+                if inspect.isfunction(member) and not part.startswith("_") and part != "close":
+                    yield f"    - `{part}({parameters(member)})`: {first_line(f'{name}.{part}', member)}"
 
 
-def signature(function: Any) -> str:
-    given = inspect.signature(function)
-    kept = [parameter for name, parameter in given.parameters.items() if name != "self"]
-    return str(given.replace(parameters=kept)).replace("'", "")
+def parameters(function: Any) -> str:
+    """Names only: the types stand in the protocol."""
+    return ",".join(name for name in inspect.signature(function).parameters if name != "self")
 
 
 def names(module: str, offered: Any) -> Iterator[str]:
@@ -199,20 +201,46 @@ def offered_by(module: str, name: str) -> str:
 
 
 def columns() -> Iterator[str]:
-    everything, groups, disparities = (
-        getattr(estimate_tables, name) for name in ("_EVERYTHING", "_GROUPS", "_DISPARITIES")
-    )
-    yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv", "")
-    yield from table((name, MEANINGS.get(name) or documented_fields(Estimate).get(name, "")) for name in
-                     dict.fromkeys((*everything, *groups, *disparities)))  # fmt: skip
+    """Every meaning once: a column that several tables have stands in one row."""
     if set(RECORDS) != set(ANALYSES):
         raise SystemExit(f"RECORDS lacks {set(ANALYSES) - set(RECORDS)}.")
-    for analysis in ANALYSES:
-        yield from ("", f"### tables/statistics/{analysis}.csv", "")
-        yield from table(columns_of(analysis).items())
-    for exported in TABLES:
-        yield from ("", f"### export/{exported.name}", "")
-        yield from table((column.name, column.meaning) for column in exported.columns)
+    estimated = dict.fromkeys(
+        column for name in ("_EVERYTHING", "_GROUPS", "_DISPARITIES") for column in getattr(estimate_tables, name)
+    )
+    known = documented_fields(Estimate)
+    results = {"estimates": {name: MEANINGS.get(name) or known.get(name, "") for name in estimated}}
+    results |= {analysis: columns_of(analysis) for analysis in ANALYSES}
+    exports = {table.name: {column.name: column.meaning for column in table.columns} for table in TABLES}
+    yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv, statistics/*.csv", "")
+    yield "An interval is five columns: `value`, `low`, `high`, `method`, `not_estimable`. A prefix names its quantity:"
+    yield "`x_…` below stands for `x_value` and the other four. `null_…` describes the gap that chance produces."
+    yield from ("", *table(merged(results)))
+    yield from ("", "### export/" + ", ".join(exports), "", *table(merged(exports)))
+
+
+def merged(tables: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
+    """Columns with their meanings; where a name has several, the less frequent ones say in which tables."""
+    where: dict[str, dict[str, list[str]]] = {}
+    for file, found in tables.items():
+        for name, meaning in found.items():
+            stem = name.rpartition("_")[0]
+            if name == f"{stem}_value" and f"{stem}_not_estimable" in found:
+                name, meaning = f"{stem}_…", meaning.partition(": ")[0]
+            elif stem and any(f"{stem}_{end}" == name or name.endswith("_not_estimable") for end in _INTERVAL):
+                if f"{stem}_value" in found or name.endswith("_not_estimable"):
+                    continue
+            where.setdefault(name, {}).setdefault(plain(meaning), []).append(file)
+    for name in sorted(where):
+        usual = max(where[name], key=lambda meaning: len(where[name][meaning]))
+        others = (
+            f"{meaning} ({', '.join(files)})" for meaning, files in where[name].items() if not usual.startswith(meaning)
+        )
+        yield name, "; ".join([usual, *others])
+
+
+def plain(meaning: str) -> str:
+    text = one_line(meaning).rstrip(".")
+    return text if text.startswith("`") or text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def columns_of(analysis: str) -> dict[str, str]:
