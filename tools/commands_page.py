@@ -1,7 +1,12 @@
-"""Write docs/commands.md from what `--help` says; options that several commands share are explained once."""
+"""Write docs/commands.md from what `--help` says: each command's first paragraph, its lists and its options.
+
+The paragraphs between explain what the pages on tasks explain too, so only `--help` has them. Options that several
+commands share are explained once.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +23,11 @@ def page() -> str:
     """The whole page; the same for the same version."""
     every = list(_commands())
     shared = _shared([command for _, command in every])
-    intro = ["# Commands", "", "Made from `--help` by `python tools/commands_page.py`. Every command has `-h`."]
+    intro = [
+        "# Commands",
+        "",
+        "Made from `--help` by `python tools/commands_page.py`. Every command has `-h`, which says more.",
+    ]
     parts = [*intro, "", "```text", _start(), "```", "", "## Shared options", "", _block(list(shared))]
     for name, command in every:
         level = "##" if name.count(" ") == 1 else "###"
@@ -73,7 +82,11 @@ def _block(records: list[tuple[str, str]]) -> str:
 def _help(command: click.Command, name: str, shared: dict[tuple[str, str], None]) -> str:
     formatter, context = _formatter(), click.Context(command, info_name=name, help_option_names=[])
     command.format_usage(context, formatter)
-    command.format_help_text(context, formatter)
+    first, *others = inspect.cleandoc(command.help or "").split("\n\n")
+    lists = [text for text in others if text.startswith("\b") and not text[1:].lstrip().startswith("stillme ")]
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text("\n\n".join([first, *lists]))
     records = _records(command)
     if own := [record for record in records if record not in shared]:
         formatter.write_paragraph()

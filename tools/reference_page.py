@@ -26,7 +26,6 @@ from stillme.findings.tables.analyses import ANALYSES
 from stillme.plugins import testing
 from stillme.runs.control_pairs.reading import RightAnswers
 from stillme.runs.readings import ReadingCount, Transition
-from stillme.runs.store.exported import TABLES
 from stillme.study.config import Config as StudyConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
@@ -210,12 +209,11 @@ def columns() -> Iterator[str]:
     known = documented_fields(Estimate)
     results = {"estimates": {name: MEANINGS.get(name) or known.get(name, "") for name in estimated}}
     results |= {analysis: columns_of(analysis) for analysis in ANALYSES}
-    exports = {table.name: {column.name: column.meaning for column in table.columns} for table in TABLES}
     yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv, statistics/*.csv", "")
     yield "An interval is five columns: `value`, `low`, `high`, `method`, `not_estimable`. A prefix names its quantity:"
     yield "`x_…` below stands for `x_value` and the other four. `null_…` describes the gap that chance produces."
     yield from ("", *table(merged(results)))
-    yield from ("", "### export/" + ", ".join(exports), "", *table(merged(exports)))
+    yield from ("", "### export/*", "", "`codebook.md`, written next to the files, explains every column.")
 
 
 def merged(tables: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
@@ -223,12 +221,11 @@ def merged(tables: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
     where: dict[str, dict[str, list[str]]] = {}
     for file, found in tables.items():
         for name, meaning in found.items():
-            stem = name.rpartition("_")[0]
-            if name == f"{stem}_value" and f"{stem}_not_estimable" in found:
-                name, meaning = f"{stem}_…", meaning.partition(": ")[0]
-            elif stem and any(f"{stem}_{end}" == name or name.endswith("_not_estimable") for end in _INTERVAL):
-                if f"{stem}_value" in found or name.endswith("_not_estimable"):
+            stem = next((name.removesuffix(f"_{end}") for end in _INTERVAL if name.endswith(f"_{end}")), "")
+            if f"{stem}_not_estimable" in found:
+                if name != f"{stem}_value":
                     continue
+                name, meaning = f"{stem}_…", meaning.partition(": ")[0]
             where.setdefault(name, {}).setdefault(plain(meaning), []).append(file)
     for name in sorted(where):
         usual = max(where[name], key=lambda meaning: len(where[name][meaning]))
