@@ -274,7 +274,7 @@ class NamesDevices(Protocol):
 
 @runtime_checkable
 class HasProvider(Protocol):
-    """An editor or judge that asks somebody else's computer. Optional.
+    """A hosted editor or judge. Optional.
 
     It works in the process that was started, whatever the executor, under one rate limit. Editors and judges of
     different providers are asked at the same time; judges also while edits are still made.
