@@ -9,9 +9,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import BaseModel
+from typing import Any
 
 from stillme import estimates, plugins
 from stillme.core import protocols
@@ -26,7 +24,6 @@ from stillme.findings.tables.analyses import ANALYSES
 from stillme.plugins import testing
 from stillme.runs.control_pairs.reading import RightAnswers
 from stillme.runs.readings import ReadingCount, Transition
-from stillme.study.config import Config as StudyConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -123,13 +120,14 @@ def page() -> str:
             "# Reference",
             "",
             "Made from the code by `python tools/reference_page.py`. See also [Commands](commands.md),",
-            "[audit.toml](audit.md) and [Python](python.md).",
+            "[audit.toml](audit.md) and [Python](python.md). `stillme schema study` explains every key of study.toml, as do the",
+            "comments that `stillme study new` writes.",
             "",
             "## Plugin hooks",
             "",
             "Protocols of `stillme.core.protocols`, which has the types. A plugin implements an optional one by",
             "having its methods. Editors and judges also have `close()`. It releases memory, processes and",
-            "connections, and may be called more than once.",
+            "connections, and may be called more than once. All but `Editor` and `Judge` are optional.",
             "",
             *hooks(),
             "",
@@ -141,10 +139,6 @@ def page() -> str:
             "",
             *names("stillme.plugins.testing", testing),
             "",
-            "## study.toml",
-            "",
-            *table(study_keys(StudyConfig, ""), "key"),
-            "",
             "## Columns",
             *columns(),
             "",
@@ -155,7 +149,7 @@ def page() -> str:
 def hooks() -> Iterator[str]:
     for name, hook in vars(protocols).items():
         if isinstance(hook, type) and getattr(hook, "_is_protocol", False) and hook.__module__ == protocols.__name__:
-            yield f"- **{name}**: {first_line(name, hook)}"
+            yield f"- **{name}**: {first_line(name, hook).removesuffix(' Optional.')}"
             for part, member in vars(hook).items():
                 if inspect.isfunction(member) and not part.startswith("_") and part != "close":
                     yield f"    - `{part}({parameters(member)})`: {first_line(f'{name}.{part}', member)}"
@@ -265,19 +259,6 @@ def record_columns(record: type, prefix: str) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}{stem}{end}", f"{said}: {MEANINGS[end]}" if stem else MEANINGS[end]
         else:
             yield f"{prefix}{part.name}", said
-
-
-def study_keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
-    for name, field in section.model_fields.items():
-        inner = next((one for one in (field.annotation, *get_args(field.annotation)) if is_section(one)), None)
-        if inner is None:
-            yield f"{prefix}{name}", one_line(documented_fields(section).get(name, ""))
-        else:
-            yield from study_keys(inner, f"{prefix}{name}.")
-
-
-def is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def table(rows: Any, head: str = "column") -> Iterator[str]:
