@@ -15,6 +15,24 @@ import click
 from stillme.cli import cli
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+TASKS = {
+    "plan": "experiments",
+    "run": "running",
+    "merge": "running",
+    "report": "report",
+    "serve": "report",
+    "compare": "gate",
+    "gate": "gate",
+    "export": "evidence",
+    "verify": "evidence",
+    "import": "import",
+    "check": "judges",
+    "mitigate": "mitigation",
+    "calibrate": "calibration",
+    "portraits": "curation",
+    "study": "study",
+}
+"""Commands whose lists stand on a page on their task."""
 SHARED_BY = 3
 """Commands with the same option and the same help, from which on the page explains it once."""
 
@@ -31,7 +49,9 @@ def page() -> str:
     parts = [*intro, "", "```text", _start(), "```", "", "## Shared options", "", _block(list(shared))]
     for name, command in every:
         level = "##" if name.count(" ") == 1 else "###"
-        parts += ["", f"{level} {name}", "", _help(command, name, shared)]
+        short = name.removeprefix("stillme ")
+        title = f"[{short}]({TASKS[short]}.md)" if short in TASKS else short
+        parts += ["", f"{level} {title}", "", _help(command, name, shared)]
     return "\n".join(parts) + "\n"
 
 
@@ -81,12 +101,14 @@ def _block(records: list[tuple[str, str]]) -> str:
 
 def _help(command: click.Command, name: str, shared: dict[tuple[str, str], None]) -> str:
     formatter, context = _formatter(), click.Context(command, info_name=name, help_option_names=[])
-    command.format_usage(context, formatter)
+    arguments = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    formatter.write_text(" ".join([name, *arguments]))
     first, *others = inspect.cleandoc(command.help or "").split("\n\n")
+    explained = name.removeprefix("stillme ").partition(" ")[0] in TASKS
     lists = [text for text in others if text.startswith("\b") and not text[1:].lstrip().startswith("stillme ")]
     formatter.write_paragraph()
     with formatter.indentation():
-        formatter.write_text("\n\n".join([first, *lists]))
+        formatter.write_text("\n\n".join([first, *([] if explained else lists)]))
     records = _records(command)
     if own := [record for record in records if record not in shared]:
         formatter.write_paragraph()

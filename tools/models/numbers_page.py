@@ -16,7 +16,7 @@ def page() -> str:
     """The page with the numbers of the cards in it."""
     before, _, rest = PAGE.read_text("utf-8").partition(START)
     after = rest.partition(END)[2]
-    head = "| measured | pictures | everyone | lowest group | highest group |\n|---|---|---|---|---|\n"
+    head = "| measured | everyone | lowest group | highest group |\n|---|---|---|---|\n"
     return before + START + head + "".join(row for card in cards() for row in rows(card)) + END + after
 
 
@@ -29,12 +29,7 @@ def rows(card: InstrumentCard) -> Iterator[str]:
             low, high = (pick(groups, key=lambda group: groups[group][name]) for pick in (min, max))
             ends = (f"{groups[group][name]:g} ({group})" for group in (low, high))
             same = groups[low][name] == groups[high][name]
-            cells = (
-                f"{card.title}: {title}",
-                f"{everyone['n']:g}",
-                f"{everyone[name]:g}",
-                *(("", "") if same else ends),
-            )
+            cells = (f"{card.title}: {title}", f"{everyone[name]:g}", *(("", "") if same else ends))
             yield f"| {' | '.join(cells)} |\n"
 
 
