@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _ours(folder: Path) -> list[float]:
-    from stillme.study.answers import Answers, SaveRequest
+    from stillme.study.answers import SaveRequest, save_answers
     from stillme.study.assignment import Held
     from stillme.study.opening import open_study
     from tests.study.studies import write_study
@@ -60,8 +60,7 @@ def _ours(folder: Path) -> list[float]:
         assert isinstance(held, Held)
         said = all_answers(study, held)
         assert len(said) == ANSWERS
-        answers = Answers(study)
-        return _timed(lambda n: answers.save(who, SaveRequest(epoch=held.epoch, answers=[said[n]])))
+        return _timed(lambda n: save_answers(study, who, SaveRequest(epoch=held.epoch, answers=[said[n]])))
 
 
 def _theirs(folder: Path) -> list[float]:

@@ -20,10 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-import sqlalchemy as sa
 
 from bench._figures import note
-from stillme.study import schema as t
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
 from stillme.study.quality import raters, ratings
@@ -36,6 +34,7 @@ from tests.study.annotators import (
     serving,
 )
 from tests.study.studies import write_study
+from tests.study.test_load import stored_answers
 
 TASKS, PER_TASK, RATERS, PEOPLE = 66, 2, 3, 200
 PLACES = TASKS * RATERS
@@ -103,7 +102,7 @@ def _disturbed(folder: Path) -> str:
             counting = [rater for rater in raters(study, connection) if rater.counts]
             rows = ratings(study, connection, counting)
         progress = overview_of(study).progress
-    counts = Counter((row.item, row.output, row.axis) for row in rows)
+    counts = Counter((row.item.id, row.output, row.axis) for row in rows)
     assert set(counts.values()) == {RATERS}, "an item does not have exactly k ratings that count"
     assert len(counts) == TASKS * ANSWERS
     return (
@@ -119,29 +118,21 @@ def _round(folder: Path, pace: float, kills: int) -> Measured:
         asyncio.run(_all(people, server, kills))
         spent = _processor_seconds(server)
     with open_study(folder) as study, study.database.reading() as connection:
-        of_study = sa.select(t.batch.c.id).where(t.batch.c.study == study.id)
-        slots = connection.execute(sa.select(t.slot).where(t.slot.c.batch.in_(of_study))).all()
-        rows = connection.execute(
-            sa.select(t.answer, t.participant.c.ext_hmac)
-            .join(t.slot, t.slot.c.id == t.answer.c.slot)
-            .join(t.participant, t.participant.c.id == t.slot.c.participant)
-            .where(t.participant.c.study == study.id)
-        ).all()
-        done = Counter(slot.batch for slot in slots if slot.state == "done")
+        done = Counter(connection.column("SELECT batch FROM slot WHERE state = 'done'"))
+        kept, at = stored_answers(connection), connection.column("SELECT at FROM answer")
         assert set(done.values()) == {RATERS}, "a batch does not have exactly k raters"
         assert sum(done.values()) == PLACES
-        kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in rows}
         for person in people:
             pseudonym = study.keys.pseudonym("participant", f"platform:{person.name}")
             for place, said in person.acknowledged.items():
                 assert kept[(pseudonym, *place)] == said, "an acknowledged answer is lost"
     assert len(kept) == PLACES * ANSWERS
     times = np.array([taken for person in people for taken in person.times]) * 1000
-    begun, ended = np.percentile([row.at for row in rows], [10, 90])
+    begun, ended = np.percentile(at, [10, 90])
     return Measured(
         milliseconds=times,
-        rate=0.8 * len(rows) / (ended - begun),
-        cpu=1000 * spent / len(rows),
+        rate=0.8 * len(at) / (ended - begun),
+        cpu=1000 * spent / len(at),
         retries=sum(person.retries for person in people),
     )
 

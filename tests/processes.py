@@ -8,11 +8,13 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,11 +54,15 @@ class Started:
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         before: Callable[[], object] | None = None,
+        merged: bool = False,
     ) -> None:
-        """Start it; `before` is called in the new process, and must be known to others by its name."""
+        """Start it; `before` is called in the new process, and must be known to others by its name.
+
+        `merged` has both outputs in one, as a terminal shows them.
+        """
         outputs = Path(tempfile.mkdtemp(prefix="stillme-output-"))
         weakref.finalize(self, shutil.rmtree, outputs, ignore_errors=True)
-        self._files = (outputs / "stdout", outputs / "stderr")
+        self._files = (outputs / "stdout", outputs / ("stdout" if merged else "stderr"))
         everything = {**os.environ, **(environment or {})}
         arguments = ([*map(str, words)], everything, str(cwd or Path.cwd()), *map(str, self._files), before)
         self._process = _FORKS.Process(target=_run, args=arguments)
@@ -85,6 +91,18 @@ class Started:
         self.wait(timeout)
         return self._files[0].read_text("utf-8"), self._files[1].read_text("utf-8")
 
+    def said(self) -> str:
+        """What it has printed so far, errors last."""
+        return "".join(file.read_text("utf-8") for file in dict.fromkeys(self._files) if file.exists())
+
+    def wait_until(self, happened: Callable[[], object], seconds: float = 120) -> None:
+        """Wait for something that it does before it ends; on a busy machine that takes its time."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert self.poll() is None, f"it ended before: {self.said()}"
+            assert time.monotonic() < end, f"it never happened: {self.said()}"
+            time.sleep(0.02)
+
     def send_signal(self, number: int) -> None:
         """Send a signal to it alone."""
         os.kill(self.pid, number)
@@ -101,19 +119,40 @@ class Started:
 
 def stillme(
     *words: object,
-    seconds: float = 120,
+    seconds: float = 300,
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     before: Callable[[], object] | None = None,
+    merged: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    run = Started(*words, environment=environment, cwd=cwd, before=before)
+    run = Started(*words, environment=environment, cwd=cwd, before=before, merged=merged)
     try:
         stdout, stderr = run.communicate(seconds)
     except subprocess.TimeoutExpired:
         run.kill()
         raise
     return subprocess.CompletedProcess(["stillme", *map(str, words)], run.wait(), stdout, stderr)
+
+
+def installed(*folders: Path) -> dict[str, str]:
+    """The environment of a user who has installed stillme, and what is in `folders`: without the tests' plugins."""
+    return os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(map(str, (*folders, Path(__import__("stillme").__file__).parent.parent))),
+    }
+
+
+def typed(
+    line: str, *, cwd: Path, environment: Mapping[str, str], before: Callable[[], object] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Type a line into a shell, which is only asked where there is more in it than `stillme` and its words."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "stillme" and not set(line.partition("#")[0]) & set("|<>&;$"):
+        return stillme(*words[1:], seconds=400, environment=environment, cwd=cwd, before=before, merged=True)
+    shell = ["bash", "-c", line]
+    outputs: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(shell, cwd=cwd, env=dict(environment), text=True, timeout=400, check=False, **outputs)
 
 
 def _run(
@@ -125,6 +164,10 @@ def _run(
     before: Callable[[], object] | None,
 ) -> None:
     os.setsid()
+    # An interpreter that starts with this environment would look in these folders first.
+    before_it = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [path for path in sys.path if path not in before_it]
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -20,9 +19,10 @@ from stillme import audit
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.config import Config
 from stillme.core.protocols import expected_dollars
-from stillme.plugins.testing import check_editor, check_judge
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+from tests.processes import installed, typed
 from tests.runs import fill, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
@@ -35,28 +35,20 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def test_every_command_of_the_readme_works(tmp_path: Path):
     lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    ran = [(line, shlex.split(line, comments=True)) for line in lines if line.startswith("stillme ")]
+    ran = [line for line in lines if line.startswith("stillme ")]
     assert len(ran) >= 8
-    demo = _typed(["stillme", "demo"], tmp_path)
+    demo = typed("stillme demo", cwd=tmp_path, environment=installed())
     (shown,) = blocks(ROOT / "README.md", "text")
     assert not set(shown.splitlines()) - set(demo.stdout.splitlines()), "README shows what the demo does not print"
-    for line, command in ran:
+    for line in ran:
         code = re.search(r"exit code (\d)", line)
-        done = _typed(command, tmp_path)
-        assert done.returncode == (int(code[1]) if code else 0), (command, done.stderr)
-        if command[1] == "new":
+        done = typed(line, cwd=tmp_path, environment=installed())
+        assert done.returncode == (int(code[1]) if code else 0), (line, done.stdout)
+        if line.startswith("stillme new"):
             _take_over(tmp_path / "my-audit" / "audit.toml")
     promised = re.findall(r"^\| `([\w./*]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     for name in promised:
         assert list((tmp_path / "my-audit").glob(name.rstrip("/"))), f"README promises {name}"
-
-
-def _typed(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    # Without the plugins of the tests, some of which are broken on purpose.
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=300, env=plain
-    )
 
 
 def _take_over(file: Path) -> None:
@@ -73,12 +65,6 @@ def test_every_make_target_of_the_docs_exists():
         name for page in PAGES for name in re.findall(r"^(?:    )?make (\w+)", page.read_text(), flags=re.MULTILINE)
     }
     assert {"demo", "test"} <= named <= targets
-
-
-def test_every_link_leads_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 def test_the_example_audit_uses_every_section_and_loads(tmp_path: Path):
@@ -154,8 +140,8 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
     names: dict[str, Any] = {"__name__": "docs_plugins"}
     for code in (editor, hosted, judge):
         exec(code, names)
-    check_editor(names["Grey"], portraits()[:2], {"strength": 0.5})
-    check_judge(names["Brighter"], portraits()[:2])
+    check_plugin(names["Grey"], portraits()[:2], {"strength": 0.5})
+    check_plugin(names["Brighter"], portraits()[:2])
     monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
@@ -164,7 +150,7 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
         return Says(body={"image": asked.json["image"].partition(",")[2]})
 
     with serving(returns_it) as server:
-        check_editor(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
+        check_plugin(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["mlflow", "wandb"])

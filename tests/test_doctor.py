@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from stillme.api import catalogue, doctor
 from stillme.api.doctor import examine, tried_imports
-from stillme.api.python import catalogue, doctor
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin
-from stillme.core.protocols import Needs, Parameters
+from stillme.core.protocols import Editor
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.editors.diffusion.traits import presets
@@ -43,11 +43,8 @@ def test_an_import_is_really_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     }
 
 
-class _Hostile:
+class _Hostile(Editor):
     """Raises wherever it can."""
-
-    Parameters = Parameters
-    needs = Needs()
 
     def __init__(self, parameters: Any) -> None:
         self.spec = SimpleNamespace(key="x")
@@ -61,14 +58,12 @@ class _Hostile:
 
     def edit(self, requests: Any) -> Any: ...
 
-    def close(self) -> None: ...
-
 
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     entry: Any = SimpleNamespace(name="hostile", value="nowhere", dist=None, load=lambda: _Hostile)
     plugins = {kind: dict(registry.plugins(kind)) for kind in ("editor", "judge", "prompt set", "portrait set")}
-    plugins["editor"] = {"hostile": registry.Plugin("editor", "hostile", entry), "noop": plugins["editor"]["noop"]}
+    plugins["editor"] = {"hostile": registry.Registered("editor", "hostile", entry), "noop": plugins["editor"]["noop"]}
     plugins["judge"] = {"scripted": plugins["judge"]["scripted"]}
     monkeypatch.setattr(registry, "plugins", lambda kind: plugins[kind])
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -150,7 +145,7 @@ def test_step1x_is_not_ready_without_its_environment(monkeypatch: pytest.MonkeyP
 
 def test_what_needs_parameters_is_not_called_ready(hostile: None, monkeypatch: pytest.MonkeyPatch) -> None:
     entry: Any = SimpleNamespace(name="http", value="nowhere", dist=None, load=lambda: HttpEditor)
-    plugins = {"http": registry.Plugin("editor", "http", entry)}
+    plugins = {"http": registry.Registered("editor", "http", entry)}
     monkeypatch.setattr(registry, "plugins", lambda kind: plugins if kind == "editor" else {})
     (check,) = doctor._plugins("editor", {}, online=False)
     assert (check.state, check.detail) == ("ok", "installed; it needs parameters, which an audit checks")
@@ -172,7 +167,7 @@ def test_a_set_that_raises_hides_no_other(kind: Any, what: str, monkeypatch: pyt
         raise RuntimeError("no data")
 
     entry: Any = SimpleNamespace(name="hostile", value="nowhere", dist=None, load=lambda: boom)
-    plugins = {"hostile": registry.Plugin(kind, "hostile", entry), **registry.plugins(kind)}
+    plugins = {"hostile": registry.Registered(kind, "hostile", entry), **registry.plugins(kind)}
     monkeypatch.setattr(registry, "plugins", lambda _: plugins)
     broken, *others = catalogue.catalogue(what, None)
     assert "cannot be read (RuntimeError: no data)" in broken.summary

@@ -27,7 +27,7 @@ def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def load(folder: Path, written: str, **settings: Any) -> Function:
-    return Function.named_by(FunctionParameters(function=written, **settings).with_base(folder))
+    return Function.of(FunctionParameters(function=written, **settings).with_base(folder))
 
 
 def write(folder: Path, name: str = "mine.py", text: str = "def edit(image):\n    return image\n") -> Path:
@@ -133,7 +133,7 @@ def test_the_neighbours_of_two_folders_are_not_mixed_up(tmp_path: Path):
 
 def of(function: Callable[..., Any], **settings: Any) -> Function:
     parameters = FunctionParameters(function="x:y", **settings)
-    return Function.of(function, parameters, name="x:y")
+    return Function.of(parameters, function)
 
 
 def test_a_function_gets_what_it_asks_for_by_name():
@@ -178,7 +178,7 @@ def test_a_function_that_can_be_called_has_no_problems():
 
 def key(folder: Path, written: str = "mine:edit", **settings: Any) -> str:
     parameters = FunctionParameters(function=written, **settings).with_base(folder)
-    return Function.named_by(parameters).spec(parameters).key
+    return Function.of(parameters).spec(parameters).key
 
 
 def test_source_and_arguments_key_the_results_and_the_place_of_the_file_does_not(tmp_path: Path):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +14,9 @@ from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
+from stillme.core.protocols import Editor
 from stillme.runs.store import Store
+from tests.processes import installed, stillme
 
 
 def test_an_installed_package_adds_its_plugins():
@@ -46,10 +45,14 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_package():
         registry.editor_class("broken")
 
 
-def test_a_class_without_the_protocol_is_refused():
-    with pytest.raises(BrokenPlugin, match="lacks edit"):
-        registry._checked("judge", "brightness", ("edit",))
-    with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' lacks Parameters"):
+def test_a_class_that_is_no_editor_is_refused(monkeypatch: pytest.MonkeyPatch):
+    negative = registry.plugin("editor", "negative")
+    for loaded, words in {dict: "is not a class derived from", Editor: "has no `edit_one`"}.items():
+        monkeypatch.setattr(registry.Registered, "load", lambda _, loaded=loaded: loaded)
+        with pytest.raises(BrokenPlugin, match=f"'negative' of package '{negative.package}' {words}"):
+            registry.editor_class("negative")
+    monkeypatch.undo()
+    with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' has `Parameters` that are not"):
         registry.editor_class("formless")
 
 
@@ -100,9 +103,7 @@ def test_a_broken_plugin_does_not_hide_the_others(kind: str, broken: list[str]):
 
 
 def test_the_plugins_of_the_tests_are_not_in_the_environment_of_a_user():
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "stillme", "list", "editors", "--json"]
-    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    shown = stillme("list", "editors", "--json", environment=installed())
     packages = {entry["package"] for entry in json.loads(shown.stdout)}
     assert packages == {"stillme"}, "run `make test` once: it removes what older versions installed"
 

@@ -16,7 +16,7 @@ from stillme.audit.experiments import Setup, experiment
 from stillme.audit.schemas import audit_schema, schema_of
 from stillme.audit.template import small_audit
 from stillme.cli import cli
-from stillme.study.config import Config as StudyConfig
+from stillme.study.config import StudyConfig
 
 ROOT = Path(__file__).parent.parent
 

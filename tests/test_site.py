@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, Page, expect
 
+from tests.processes import installed
+
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.xdist_group("site")
@@ -26,8 +27,7 @@ pytestmark = pytest.mark.xdist_group("site")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built once, strictly: an issue that the builder finds is an error. In a process without the tests' plugins."""
     out = tmp_path_factory.mktemp("documentation") / "site"
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run([sys.executable, "tools/documentation.py", "--out", out], cwd=ROOT, env=plain, check=True)
+    subprocess.run([sys.executable, "tools/documentation.py", "--out", out], cwd=ROOT, env=installed(), check=True)
     return out
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.core.throttle import PATIENCE, RateLimiter, TooEarly, Turn, patiently
+from stillme.core.throttle import PATIENCE, RateLimiter, TooEarly, Turn, call_with_retry
 from stillme.core.types import Failed
 
 
@@ -120,7 +120,7 @@ BUSY = Failed(error="429: slow down", retryable=True, throttled=True, retry_afte
 def asked_patiently(*answers: Failed | str) -> tuple[Failed | str, list[float], int]:
     """The answer, the pauses, and how many answers were not needed."""
     clock, left = Clock(), list(answers)
-    answer = patiently(lambda: left.pop(0), lambda said: said if isinstance(said, Failed) else None, clock.sleep)
+    answer = call_with_retry(lambda: left.pop(0), lambda said: said if isinstance(said, Failed) else None, clock.sleep)
     return answer, clock.slept, len(left)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import stillme
 from stillme.audit.schemas import audit_schema, schema_of
-from stillme.study.config import Config as StudyConfig
+from stillme.study.config import StudyConfig
 
 ROOT = Path(__file__).parent.parent
 ASSETS = Path(__file__).parent / "site"

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from stillme import estimates, plugins
@@ -124,9 +125,8 @@ def page() -> str:
             "",
             "## Plugin hooks",
             "",
-            "Protocols of `stillme.core.protocols`, which has the types. A plugin implements an optional one by",
-            "having its methods. Editors and judges also have `close()`. It releases memory, processes and",
-            "connections, and may be called more than once. All but `Editor` and `Judge` are optional.",
+            "Base classes of `stillme.core.protocols`, which has the types. A plugin overrides `edit_one` or",
+            "`judge_one`; everything else has a default.",
             "",
             *hooks(),
             "",
@@ -146,12 +146,14 @@ def page() -> str:
 
 
 def hooks() -> Iterator[str]:
-    for name, hook in vars(protocols).items():
-        if isinstance(hook, type) and getattr(hook, "_is_protocol", False) and hook.__module__ == protocols.__name__:
-            yield f"- **{name}**: {first_line(name, hook).removesuffix(' Optional.')}"
-            for part, member in vars(hook).items():
-                if inspect.isfunction(member) and not part.startswith("_") and part != "close":
-                    yield f"    - `{part}({parameters(member)})`: {first_line(f'{name}.{part}', member)}"
+    for hook in (protocols.Plugin, protocols.Editor, protocols.Judge, protocols.AcceptedJobs):
+        yield f"- **{hook.__name__}**: {first_line(hook.__name__, hook)}"
+        for part, member in vars(hook).items():
+            is_property = isinstance(member, property)
+            member = member.fget if is_property else member
+            if inspect.isfunction(member) and not part.startswith("_"):
+                shown = part if is_property else f"{part}({parameters(member)})"
+                yield f"    - `{shown}`: {first_line(f'{hook.__name__}.{part}', member)}"
 
 
 def parameters(function: Any) -> str:
@@ -166,7 +168,7 @@ def names(module: str, offered: Any) -> Iterator[str]:
 
 
 def meaning_of_name(module: str, name: str, thing: Any) -> str:
-    if isinstance(thing, type) or callable(thing):
+    if isinstance(thing, type | ModuleType) or callable(thing):
         return first_line(f"{module}.{name}", thing)
     if text := documented(offered_by(module, name)).get(name) or UNIONS.get(name):
         return text.strip().partition("\n")[0]
@@ -185,10 +187,8 @@ def offered_by(module: str, name: str) -> str:
     import pkgutil
 
     package = importlib.import_module(module)
-    homes = [
-        package,
-        *(importlib.import_module(found.name) for found in pkgutil.iter_modules(package.__path__, f"{module}.")),
-    ]
+    inner = pkgutil.iter_modules(getattr(package, "__path__", ()), f"{module}.")
+    homes = [package, *(importlib.import_module(found.name) for found in inner)]
     return next((source for home in homes if f"\n{name}" in (source := inspect.getsource(home))), "")
 
 

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from pydantic import BaseModel
 
 from stillme.core import images, registry
-from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Abstained, Assessment, Pair, Rated
 from stillme.findings.calibration.records import Calibration, read
 from stillme.findings.calibration.records import stress_table as table
@@ -29,17 +28,16 @@ class ServerParameters(Parameters):
     base_url: str = "here"
 
 
-class Looking:
+class Looking(Judge):
     """A judge whose score follows from the pictures: it abstains without one, unless it is careless."""
 
-    Parameters: ClassVar[type[BaseModel]] = ServerParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = ServerParameters
+    capabilities = JudgeCapabilities(kind="model", axes=AXES)
     asked: ClassVar[list[Pair]] = []
     careless: ClassVar[bool] = False
 
     def __init__(self, parameters: ServerParameters) -> None:
-        self.spec = spec_of("looking", "1", parameters)
-        self.capabilities = JudgeCapabilities(kind="model", axes=AXES)
+        super().__init__(parameters)
         self.off = 1 if parameters.base_url == "elsewhere" else 0
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
@@ -55,9 +53,6 @@ class Looking:
             lighter = float(np.sign(round(after.mean() - before.mean())))
             scores = {"edit_success": 4, "skin_tone": 3 + lighter + self.off, "gender_change": 2}
             yield Assessment(ratings={axis: Rated(score=score) for axis, score in scores.items()})
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
+from tests import processes
 
 
 def write(folder: Path, *options: str):
@@ -28,7 +28,7 @@ def test_the_package_installs_and_passes_its_own_test(tmp_path: Path):
         check=True,
         timeout=120,
     )
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    environment = processes.installed(installed)
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(package)],
         cwd=tmp_path,
@@ -40,9 +40,7 @@ def test_the_package_installs_and_passes_its_own_test(tmp_path: Path):
     assert tested.returncode == 0, tested.stdout
     assert "3 passed" in tested.stdout
     for kind in ("editors", "judges"):
-        listed = subprocess.run(
-            [sys.executable, "-m", "stillme", "list", kind, "my-grey"], env=environment, capture_output=True, text=True
-        )
+        listed = processes.stillme("list", kind, "my-grey", environment=environment)
         assert listed.returncode == 0, listed.stderr
         assert "my-grey" in listed.stdout
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from pydantic import BaseModel
 
 from stillme.audit import Audit
 from stillme.audit.building import build
-from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Assessment, Failed, Pair, Rated, Rating
 from stillme.runs.control_pairs.asking import planned
 from stillme.runs.control_pairs.pairs import KnownPair, scored
@@ -31,15 +30,13 @@ def truth_on(axis: str, known: KnownPair) -> float:
     return 1.0 if limits.signed and known.amount < 0 else 5.0
 
 
-class Knowing:
+class Knowing(Judge):
     """A judge elsewhere that answers what is true, and from some answer on what is not."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
     provider = "http://elsewhere"
 
     def __init__(self, *, labels: bool = False) -> None:
-        self.spec = spec_of("knowing", "1", Parameters())
+        super().__init__(Parameters())
         self.capabilities = JudgeCapabilities(kind="model", axes=AXES, labels=labels)
         self.truths: dict[str, KnownPair] = {}
         self.asked: list[Pair] = []

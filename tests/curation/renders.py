@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.measuring import check_missing
-from stillme.curation.pools import Pools
+from stillme.curation.pools import Pools, SampleOptions, sample
 from stillme.curation.sources import open_source
 
 RENDERS = Path(str(files("stillme.portraits").joinpath("data")))

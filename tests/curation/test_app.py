@@ -83,7 +83,7 @@ def test_nothing_on_the_page_tells_the_pool_or_the_file(visit: Visit):
     for candidate in visit.workspace.pools.cells[visit.workspace.cell(1)]:
         assert candidate.id in page
         assert candidate.sha256 not in page
-        assert candidate.source not in page
+        assert candidate.file not in page
     assert not re.search(r"pool\s*\d", page, flags=re.IGNORECASE)
 
 

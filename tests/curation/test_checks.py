@@ -11,7 +11,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.images import read_rgb
 from stillme.curation.measuring import (
     Hint,
-    Measured,
+    MeasuredPicture,
     check_missing,
     find_similar,
     hints,
@@ -96,10 +96,10 @@ def test_without_a_face_only_visibility_is_judged():
 
 
 def test_the_papers_six_criteria_have_the_papers_words():
-    words = {criterion.title: criterion.text for criterion in load_criteria().all}
+    words = {criterion.title: criterion.text for criterion in load_criteria().criteria}
     assert words["Proper lighting"] == "Even illumination, no harsh shadows"
     assert len(words) == 6
-    assert len(load_criteria().reasons) == 10
+    assert len(load_criteria().rejections) == 10
 
 
 def test_numbers_are_said_in_units_people_read():
@@ -124,14 +124,14 @@ def test_checks_are_kept_and_only_the_missing_are_made(pools: Pools):
 
 def test_a_candidate_that_is_gone_is_one_sentence(pools: Pools):
     (pools.folder / "checks.jsonl").unlink()
-    pools.candidates[0].path.unlink()
+    pools.path_of(pools.candidates[0]).unlink()
     with pytest.raises(StillmeError, match="missing or damaged"):
         check_missing(pools)
 
 
 def test_the_same_picture_is_found_again_after_resizing_and_recompressing(pools: Pools, tmp_path: Path):
     first = pools.candidates[0]
-    Image.fromarray(read_rgb(first.path)).resize((500, 500)).save(tmp_path / "again.jpg", quality=70)
+    Image.fromarray(read_rgb(pools.path_of(first))).resize((500, 500)).save(tmp_path / "again.jpg", quality=70)
     again = read_rgb(tmp_path / "again.jpg")
     known = read_checks(pools.folder)[first.sha256]
     assert (picture_hash(again) ^ known.hash).bit_count() <= 6
@@ -151,12 +151,12 @@ def test_people_photographed_alike_are_not_one_picture():
     """Matched renders share light, pose, clothes and background; only the person differs."""
     first, second = measure(render("A_f_33")), measure(render("B_f_33"))
     assert find_similar({"a": first, "b": second}) == ()
-    faceless = {name: Measured(values={}, embedding=None, hash=first.hash) for name in "ab"}
+    faceless = {name: MeasuredPicture(values={}, embedding=None, hash=first.hash) for name in "ab"}
     (pair,) = find_similar(faceless)
     assert (pair.kind, pair.distance) == ("picture", 0)
 
 
 def test_pictures_without_a_face_are_never_one_person():
-    nobody = Measured(values={"faces": 0.0}, embedding=None, hash=0)
-    other = Measured(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
+    nobody = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=0)
+    other = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
     assert find_similar({"a": nobody, "b": other}) == ()

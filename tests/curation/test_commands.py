@@ -36,7 +36,7 @@ def test_sample_speaks_json_and_checks_by_default(tmp_path: Path):
     options = ("--table", "people.csv", "--by", "group", "--pools", 2, "--json")
     sampled = json.loads(stillme("portraits", "sample", folder, tmp_path / "pools", *options).stdout)
     assert sampled["candidates"] == 3
-    assert sampled["shortfalls"] == [{"cell": ["b"], "found": 1, "wanted": 2}]
+    assert sampled["shortfalls"] == [{"cell": ["b"], "found": 1, "wanted": 2, "empty_pools": []}]
     assert sampled["doubts"]["Identifiable features"] == 3
 
 

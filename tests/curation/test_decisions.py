@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from stillme.core.errors import StillmeError
-from stillme.curation.decisions import Log, Outcome, Tally, order_for
+from stillme.curation.decisions import CurationTally, Log, Outcome, order_for
 from stillme.curation.pools import Cell, Pools
 
 
@@ -23,8 +22,8 @@ class Room:
         self.log.append(curator, self.cell, "choose", {"candidate": self.ids[place]})
 
     @property
-    def tally(self) -> Tally:
-        return Tally(self.pools, self.log.actions())
+    def tally(self) -> CurationTally:
+        return CurationTally(self.pools, self.log.actions())
 
     @property
     def outcome(self) -> Outcome:
@@ -111,14 +110,14 @@ def test_two_per_cell_need_two(pools: Pools):
     room.choose("Bo", 2)
     assert room.outcome.state == "contested"
     (agreement,) = room.tally.agreement()
-    assert (agreement.observed, agreement.expected) == (0.5, pytest.approx(2 / 3))
+    assert (agreement.alike, agreement.expected) == (0.5, pytest.approx(2 / 3))
     room.log.close()
 
 
 def test_a_cell_without_candidates_is_empty_and_nobody_is_waited_for(pools: Pools):
     levels = {**pools.design.levels, "preset": (*pools.design.levels["preset"], "Z")}
     wider = replace(pools, design=replace(pools.design, levels=levels))
-    outcome = Tally(wider, ()).outcomes["Z", "feminine"]
+    outcome = CurationTally(wider, ()).outcomes["Z", "feminine"]
     assert (outcome.state, outcome.reason) == ("empty", "no picture was found")
 
 
@@ -128,17 +127,8 @@ def test_agreement_is_measured_against_chance(room: Room):
         room.log.append("Ada", cell, "choose", {"candidate": ids[0]})
         room.log.append("Bo", cell, "choose", {"candidate": ids[0 if place < 3 else 1]})
     (agreement,) = room.tally.agreement()
-    assert (agreement.cells, agreement.observed, agreement.expected) == (4, 0.75, pytest.approx(1 / 3))
+    assert (agreement.cells, agreement.alike, agreement.expected) == (4, 0.75, pytest.approx(1 / 3))
     assert agreement.kappa == pytest.approx((0.75 - 1 / 3) / (2 / 3))
-
-
-def test_the_log_refuses_changes(room: Room):
-    room.choose("Ada", 0)
-    with sqlite3.connect(room.pools.folder / "curation.sqlite") as other:
-        for statement in ("DELETE FROM action", "UPDATE action SET curator = 'Bo'"):
-            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-                other.execute(statement)
-    other.close()
 
 
 def test_the_same_token_counts_once(room: Room):
@@ -164,7 +154,7 @@ def test_decisions_on_other_candidates_are_not_mixed_up(room: Room):
 
 def test_a_file_that_is_no_log_is_one_sentence(pools: Pools):
     (pools.folder / "curation.sqlite").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StillmeError, match="cannot be used"):
+    with pytest.raises(StillmeError, match="file is not a database"):
         Log(pools)
 
 

@@ -7,31 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.curation.pools import Design, draw, levels_of
-from stillme.curation.sources import Row
+from stillme.curation.pools import PoolDesign, draw, levels_of
+from stillme.curation.sources import SourceRow
 
 LEVELS = {"race": ("a", "b"), "age": ("20s", "30s", "70+")}
 
 
-def row(number: int, race: str, age: str) -> Row:
+def row(number: int, race: str, age: str) -> SourceRow:
     attributes = {"race": race, "age": age}
-    return Row(file=f"{number}.jpg", attributes=attributes, licence="", label_origin="", consent="")
+    return SourceRow(file=f"{number}.jpg", attributes=attributes, licence="", label_origin="", consent="")
 
 
 rows_of_any_size = st.lists(
     st.tuples(st.sampled_from("abc"), st.sampled_from(["20s", "30s", "70+", "0-2"])), max_size=60
 ).map(lambda cells: [row(number, race, age) for number, (race, age) in enumerate(cells)])
 designs = st.builds(
-    Design, levels=st.just(LEVELS), pools=st.integers(1, 5), per_cell=st.integers(1, 3), seed=st.integers(0, 9)
+    PoolDesign, levels=st.just(LEVELS), pools=st.integers(1, 5), per_cell=st.integers(1, 3), seed=st.integers(0, 9)
 )
 
 
 @given(rows_of_any_size, designs)
-def test_every_cell_of_every_pool_is_full_or_listed(rows: list[Row], design: Design):
-    drawn = draw(rows, design)
-    assert set(drawn.pools) == set(design.cells)
-    short = {shortfall.cell: shortfall for shortfall in drawn.shortfalls}
-    for cell, pools in drawn.pools.items():
+def test_every_cell_of_every_pool_is_full_or_listed(rows: list[SourceRow], design: PoolDesign):
+    pooled, shortfalls = draw(rows, design)
+    assert set(pooled) == set(design.cells)
+    short = {shortfall.cell: shortfall for shortfall in shortfalls}
+    for cell, pools in pooled.items():
         assert len(pools) == design.pools
         available = sum(design.cell_of(row.attributes) == cell for row in rows)
         for number, pool in enumerate(pools, start=1):
@@ -44,10 +44,10 @@ def test_every_cell_of_every_pool_is_full_or_listed(rows: list[Row], design: Des
 
 
 @given(rows_of_any_size, designs)
-def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[Row], design: Design):
-    drawn = draw(rows, design)
-    short = {shortfall.cell for shortfall in drawn.shortfalls}
-    for cell, pools in drawn.pools.items():
+def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[SourceRow], design: PoolDesign):
+    pooled, shortfalls = draw(rows, design)
+    short = {shortfall.cell for shortfall in shortfalls}
+    for cell, pools in pooled.items():
         files = [row.file for pool in pools for row in pool]
         if cell not in short:
             assert len(set(files)) == len(files)
@@ -56,34 +56,34 @@ def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[Row], 
 
 
 @given(rows_of_any_size, designs, st.integers(0, 5))
-def test_the_order_of_rows_does_not_matter(rows: list[Row], design: Design, seed: int):
+def test_the_order_of_rows_does_not_matter(rows: list[SourceRow], design: PoolDesign, seed: int):
     shuffled = list(rows)
     random.Random(seed).shuffle(shuffled)
     assert draw(shuffled, design) == draw(rows, design)
 
 
 @given(rows_of_any_size, designs)
-def test_only_pictures_with_the_cells_labels_are_drawn(rows: list[Row], design: Design):
-    for cell, pools in draw(rows, design).pools.items():
+def test_only_pictures_with_the_cells_labels_are_drawn(rows: list[SourceRow], design: PoolDesign):
+    for cell, pools in draw(rows, design)[0].items():
         assert all(tuple(row.attributes.values()) == cell for pool in pools for row in pool)
 
 
 @given(rows_of_any_size, st.integers(0, 9))
-def test_more_pools_leave_the_first_ones_as_they_were(rows: list[Row], seed: int):
-    few = draw(rows, Design(levels=LEVELS, pools=2, seed=seed))
-    many = draw(rows, Design(levels=LEVELS, pools=5, seed=seed))
-    assert all(many.pools[cell][:2] == pools for cell, pools in few.pools.items())
+def test_more_pools_leave_the_first_ones_as_they_were(rows: list[SourceRow], seed: int):
+    few = draw(rows, PoolDesign(levels=LEVELS, pools=2, seed=seed))
+    many = draw(rows, PoolDesign(levels=LEVELS, pools=5, seed=seed))
+    assert all(many[0][cell][:2] == pools for cell, pools in few[0].items())
 
 
 def test_another_seed_draws_otherwise():
     rows = [row(number, "a", "20s") for number in range(50)]
-    first, second = (draw(rows, Design(levels=LEVELS, pools=3, seed=seed)) for seed in (0, 1))
-    assert first.pools["a", "20s"] != second.pools["a", "20s"]
+    first, second = (draw(rows, PoolDesign(levels=LEVELS, pools=3, seed=seed)) for seed in (0, 1))
+    assert first[0]["a", "20s"] != second[0]["a", "20s"]
 
 
 def test_a_large_queue_is_drawn_from_evenly():
     rows = [row(number, "a", "20s") for number in range(40)]
-    taken = [draw(rows, Design(levels=LEVELS, pools=1, seed=seed)).pools["a", "20s"][0][0].file for seed in range(400)]
+    taken = [draw(rows, PoolDesign(levels=LEVELS, pools=1, seed=seed))[0]["a", "20s"][0][0].file for seed in range(400)]
     counts = [taken.count(row.file) for row in rows]
     assert min(counts) >= 1
     assert max(counts) <= 25
@@ -93,20 +93,20 @@ def test_only_rows_that_would_be_taken_are_looked_at():
     rows = [row(number, "a", "20s") for number in range(1000)]
     asked: list[str] = []
 
-    def usable(row: Row) -> bool:
+    def usable(row: SourceRow) -> bool:
         asked.append(row.file)
         return len(asked) > 2
 
-    drawn = draw(rows, Design(levels={"race": ("a",)}, pools=3), usable=usable)
+    pooled, _ = draw(rows, PoolDesign(levels={"race": ("a",)}, pools=3), usable=usable)
     assert len(asked) == 5
-    assert asked[:2] not in [[row.file for row in pool] for pool in drawn.pools["a",]]
+    assert asked[:2] not in [[row.file for row in pool] for pool in pooled["a",]]
 
 
 def test_a_design_needs_something_to_cross():
     with pytest.raises(StillmeError, match="--by ATTRIBUTE"):
-        Design(levels={})
+        PoolDesign(levels={})
     with pytest.raises(StillmeError, match="at least one pool"):
-        Design(levels=LEVELS, pools=0)
+        PoolDesign(levels=LEVELS, pools=0)
 
 
 def test_an_attribute_that_nobody_has_is_named():

@@ -19,6 +19,7 @@ from stillme.core.images import read_rgb
 from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
+from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Pools
 from stillme.curation.versions import make_square, verify
 from tests.curation.conftest import picture, write_table
@@ -66,15 +67,13 @@ def test_what_curators_chose_becomes_a_set_that_an_audit_reads(
     assert checked.problems == ()
     # The sums can be checked without us.
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=home / "v1", check=True)
-    card = json.loads((home / "v1" / "card.json").read_text())
-    assert card["curation"]["curators"] == {"Ada": 4, "Bo": 4}
-    assert card["curation"]["outcomes"] == {"agreed": 4}
-    assert card["curation"]["criteria"]["frontal"] == [4, 0, 0]
-    assert card["curation"]["criteria"]["focus"] == [0, 4, 0]
-    assert card["curation"]["criteria"]["upright"] == [0, 0, 4]
-    assert sum(card["curation"]["pools"].values()) == 4
+    curation = json.loads((home / "v1" / "manifest.json").read_text())["curation"]
+    assert (curation["curators"], curation["outcomes"]) == ({"Ada": 4, "Bo": 4}, {"agreed": 4})
+    assert sum(curation["pools"].values()) == 4
     text = (home / "v1" / "CARD.md").read_text()
-    assert "| Frontal face | 4 | 0 | 0 |" in text
+    titles = {criterion.key: criterion.title for criterion in load_criteria().criteria}
+    for key, counts in {"frontal": "4 | 0 | 0", "focus": "0 | 4 | 0", "upright": "0 | 0 | 4"}.items():
+        assert f"| {titles[key]} | {counts} |" in text
     assert "Ada and Bo: chose alike in 100% of 4 cells" in text
     assert "rendering parameters" in text
     log = [json.loads(line) for line in (home / "v1" / "curation.jsonl").read_text().splitlines()]
@@ -164,7 +163,8 @@ def test_a_killed_finalize_leaves_no_version_and_the_next_one_works(
 def test_a_candidate_that_was_changed_is_not_finalized(pools: Pools, decide: Callable[..., None], tmp_path: Path):
     decide()
     for candidate in pools.candidates:
-        candidate.path.write_bytes(candidate.path.read_bytes() + b"\0")
+        path = pools.path_of(candidate)
+        path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(StillmeError, match="SHA-256 differs"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     assert [path.name for path in (tmp_path / "set").iterdir()] == [".finalize.lock"]
@@ -245,11 +245,11 @@ def test_verify_names_what_was_changed_added_or_lost(own: Path, tmp_path: Path):
     folder = import_portraits(own, tmp_path / "set", table=None, given={}, crop="centre").folder
     (folder / "pictures" / "two.png").write_bytes(picture(1, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0"))
     (folder / "notes.txt").write_text("hello")
-    (folder / "card.json").unlink()
+    (folder / "card.html").unlink()
     said = "\n".join(verify(tmp_path / "set")[0].problems)
     assert "pictures/two.png has changed" in said
     assert "notes.txt was added later" in said
-    assert "card.json cannot be read" in said
+    assert "card.html cannot be read" in said
     assert "is not the picture that its sha256 names" in said
     with pytest.raises(StillmeError, match="holds no finished portraits"):
         verify(own)

@@ -15,7 +15,6 @@ from stillme import audit
 from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
-from stillme.core.protocols import ChecksRequests
 from stillme.core.types import Arm, Edited, Failed, Refused
 from stillme.editors.folder import Folder, FolderParameters
 from stillme.findings.tables.paper import Chosen, make_tables
@@ -41,7 +40,6 @@ def outcome(editor: Folder, who: str = "p0", what: str = "O-01", arm: Arm = Arm.
 
 
 def problems(editor: Folder, people: int = 2, prompts: int = 2) -> list[str]:
-    assert isinstance(editor, ChecksRequests)
     whose = [portrait(f"p{index}") for index in range(people)]
     return list(editor.problems(whose, [prompt(f"O-0{index}") for index in range(prompts)]))
 

@@ -16,10 +16,10 @@ from stillme import audit
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images, registry
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
-from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
 from stillme.editors.function import FunctionEditor
-from stillme.plugins.testing import check_editor
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from stillme.runs.store import Store
 
@@ -55,9 +55,8 @@ def outcome(function: Callable[..., Any], *, people: int = 1, **settings: Any) -
 
 def test_a_function_conforms(tmp_path: Path):
     (tmp_path / FILE).write_text(GREY)
-    check_editor(FunctionEditor, portraits()[:2], {"function": f"{tmp_path / FILE}:edit", "seed": "exact"})
+    check_plugin(FunctionEditor, portraits()[:2], {"function": f"{tmp_path / FILE}:edit", "seed": "exact"})
     assert isinstance(FunctionEditor.of(grey), Editor)
-    assert isinstance(FunctionEditor.of(grey), ChecksRequests)
 
 
 def test_a_function_is_called_with_what_it_asks_for():
@@ -170,7 +169,7 @@ def test_a_refusal_keeps_its_words_and_everything_else_raised_is_a_failure():
 def test_more_portraits_than_declared_and_unreadable_ones_fail_for_good():
     editor = FunctionEditor.of(grey)
     (crowd,) = editor.edit([request(editor, people=2)])
-    assert crowd == Failed(error="takes 1 portraits, not 2", retryable=False)
+    assert crowd == Failed(error="python takes 1 portrait, not 2", retryable=False)
     gone = replace(portraits()[0], image=ImageFile(path=Path("gone.png"), sha256="0" * 64))
     (missing,) = editor.edit([replace(request(editor), portraits=(gone,))])
     assert isinstance(missing, Failed)

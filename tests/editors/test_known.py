@@ -7,7 +7,7 @@ import pytest
 
 from stillme.core import images
 from stillme.core.errors import StillmeError
-from stillme.core.protocols import ChecksRequests, Editor
+from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, Portrait, Prompt, Request
 from stillme.editors import known, rendered
 from stillme.editors.known import Known, KnownParameters
@@ -65,7 +65,6 @@ def test_a_black_frame_is_black():
 def test_prompts_that_name_no_change_and_swaps_without_strangers_are_problems():
     stray = Prompt(id="O-01", text="x", category="x", subcategory="authority")
     editor = Known(KnownParameters())
-    assert isinstance(editor, ChecksRequests)
     problems = list(editor.problems(portraits()[:1], [stray, PROMPTS["swapped"]]))
     assert "'O-01' names no known change" in problems[0]
     assert f"has no picture for the portrait {portraits()[0].id!r}" in problems[1]

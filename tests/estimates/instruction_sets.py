@@ -1,7 +1,7 @@
 """Other instruction sets of this processor, and the numeric tests under the oldest of them.
 
 numpy and OpenBLAS choose their loops by processor, and these differ in the last bits of sums and exponentials. Results
-must not: `make test` runs this module after the tests.
+must not: `make soak` runs this module, and `make test` compares tables in `test_instruction_sets`.
 """
 
 from __future__ import annotations

@@ -8,18 +8,17 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import tomli_w
 from PIL import Image
-from pydantic import BaseModel
 
 import stillme
 from stillme.api.pipeline import run_stages
 from stillme.audit.design import JudgeRecord, RecordedRequest
 from stillme.audit.experiments import Experiment, experiment
 from stillme.audit.template import small_audit
-from stillme.core.protocols import Capabilities, Needs, Parameters
+from stillme.core.protocols import Editor, Parameters
 from stillme.core.types import (
     Abstained,
     Assessment,
@@ -31,7 +30,6 @@ from stillme.core.types import (
     Rating,
     Refused,
     Request,
-    Spec,
 )
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.copying import shrink_into
@@ -40,7 +38,7 @@ from stillme.runs import Run
 from stillme.runs.store import AssessmentRow, Store
 from stillme.study.app import build
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
@@ -228,13 +226,11 @@ def _silent(_: str) -> None:
 # -- everything that can come of a request -----------------------------------------------------------------------------
 
 
-class Difficult:
+class Difficult(Editor):
     """Refuses some requests, and breaks on others for good."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
-    spec = Spec(use="difficult", version="1", parameters={})
-    capabilities = Capabilities()
+    def __init__(self) -> None:
+        super().__init__(Parameters())
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One outcome per request."""
@@ -246,9 +242,6 @@ class Difficult:
                 yield Failed(error="the picture is upside down", retryable=False)
             else:
                 yield Edited(image=request.portraits[0].image.read())
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def unsure(source: Image.Image, edited: Image.Image, instruction: str) -> dict[str, float | None]:
@@ -344,7 +337,7 @@ def _study(folder: Path, people: Path) -> Path:
     audit["prompts"] = {"only": ["O-01", "V-05"]}
     audit["estimates"] |= {"factors": ["preset"]}
     _judged(_edited(folder, audit), _scores)
-    wanted = Design(items=30, per_task=30, side=64, gold=0, attention=1, repeats=1)
+    wanted = StudyDesign(items=30, per_task=30, side=64, gold=0, attention=1, repeats=1)
     with Run.open(folder) as run:
         made = new_study(run, None, wanted, _silent)
     with open_study(made.folder) as study:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.core.protocols import ChecksRequests, Judge
+from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
-from stillme.plugins.testing import check_judge
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
@@ -49,9 +49,8 @@ def prints(answer: object) -> str:
 def test_a_program_conforms(tmp_path: Path):
     (tmp_path / "rate.py").write_text(BRIGHTER)
     run = [sys.executable, str(tmp_path / "rate.py"), *PLACES]
-    check_judge(CommandJudge, portraits()[:2], {"run": run, "axes": ["edit_success", "brighter"], "concurrency": 2})
+    check_plugin(CommandJudge, portraits()[:2], {"run": run, "axes": ["edit_success", "brighter"], "concurrency": 2})
     assert isinstance(judge(tmp_path, BRIGHTER), Judge)
-    assert isinstance(judge(tmp_path, BRIGHTER), ChecksRequests)
 
 
 def test_scores_abstentions_and_evidence(tmp_path: Path):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.judges.flags import PRIORITIES, flag
+from stillme.judges.ensemble import PRIORITIES, flag
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 

@@ -13,7 +13,7 @@ from PIL import Image
 from stillme import audit
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
-from stillme.core.protocols import ChecksRequests, Judge
+from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.function import FunctionJudge
 from stillme.runs.store import Store
@@ -117,7 +117,6 @@ def test_a_picture_that_is_gone_fails_for_good(pair: Pair):
 def test_a_function_at_hand_is_a_judge_of_its_axes():
     judge = FunctionJudge.of(lambda source, edited: {}, axes=["a", "b"], kind="instrument")
     assert isinstance(judge, Judge)
-    assert isinstance(judge, ChecksRequests)
     assert (judge.capabilities.kind, judge.capabilities.axes) == ("instrument", ("a", "b"))
     keys = {FunctionJudge.of(lambda: None, axes=[axis]).spec.key for axis in "ab"}
     assert len(keys) == 2

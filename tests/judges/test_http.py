@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from stillme.core import images
-from stillme.core.protocols import ChecksRequests, HasProvider, Judge
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
-from stillme.plugins.testing import check_judge
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
@@ -53,9 +52,8 @@ def assessed(judge: HttpJudge) -> Assessment:
 
 
 def test_a_server_conforms(server: Loopback):
-    check_judge(HttpJudge, portraits()[:2], {"url": server.url, "template": TEMPLATE, "axes": AXES})
-    for protocol in (Judge, ChecksRequests, HasProvider):
-        assert isinstance(judge(server), protocol)
+    check_plugin(HttpJudge, portraits()[:2], {"url": server.url, "template": TEMPLATE, "axes": AXES})
+    assert judge(server).provider == server.url.removeprefix("http://")
 
 
 def test_scores_are_read_from_the_answer(server: Loopback):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from stillme.core.types import Failed
-from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply
+from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
 from stillme.mitigation import Declined, Described, Unusable, extraction_key
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
 from stillme.portraits.synthetic import portraits
@@ -27,9 +27,9 @@ GOOD = {
 LABELLED = {**GOOD, "identity_prompt": "Maintain the person's look as a young Black woman with deep brown skin."}
 
 
-def answered(answer: dict[str, str], cost: float = 0.01) -> Answered:
+def answered(answer: dict[str, str], cost: float = 0.01) -> ModelAnswered:
     value = FeatureAnswer.model_validate(answer)
-    return Answered(text=json.dumps(answer), value=value, effective={"model": "fake"}, cost=cost)
+    return ModelAnswered(text=json.dumps(answer), value=value, effective={"model": "fake"}, cost=cost)
 
 
 class Scripted:

@@ -7,21 +7,19 @@ import json
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from pydantic import BaseModel
 
 from stillme import audit as audits
 from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Parameters
 from stillme.core.types import Arm
 from stillme.mitigation import NoFeaturePrompt, differences, lint
 from stillme.runs import Run
@@ -31,7 +29,8 @@ from stillme.work import features
 from stillme.work.features import with_features
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
-from tests.processes import Started, stillme
+from tests.processes import stillme
+from tests.reliability.faulty import die_after, rows
 from tests.vlm.servers import CHAT, ModelInput
 
 ALL = ("edit", "judge", "estimate")
@@ -243,12 +242,8 @@ def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Calla
         folder = write(extra=model(server) + "[executor]\nworkers = 1\n")
         file = folder / "audit.toml"
         file.write_text(file.read_text().replace("limit = 4", "limit = 8"))
-        server.delay = 0.5
-        run = Started("run", folder, "--only", "edit")
-        while run.poll() is None and described(folder) < 2:
-            time.sleep(0.02)
-        run.kill()
-        assert run.wait() == -signal.SIGKILL
+        server.delay = 0.1
+        assert stillme("run", folder, "--only", "edit", before=partial(die_after, 2)).returncode == -signal.SIGKILL
         kept = described(folder)
         asked = len(server.calls())
         assert 2 <= kept < 8
@@ -261,11 +256,7 @@ def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Calla
 
 
 def described(folder: Path) -> int:
-    if not Store.exists(folder):
-        return 0
-    with Store.reading(folder) as store:
-        there = {name for (name,) in store.query("SELECT name FROM sqlite_master")}
-        return store.query("SELECT COUNT(*) FROM feature WHERE final = 1").fetchone()[0] if "feature" in there else 0
+    return rows(folder, "SELECT COUNT(*) FROM feature WHERE final = 1")
 
 
 def test_a_budget_stops_the_describing_and_nothing_is_edited(write: Callable[..., Path]):
@@ -293,18 +284,12 @@ def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[.
 # -- what is checked before -------------------------------------------------------------------------------------------
 
 
-class Short:
+class Short(Editor):
     """Returns the portrait, and reads only so much."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
-
     def __init__(self, tokens: int) -> None:
-        self.spec = spec_of("short", "1", Parameters())
+        super().__init__(Parameters())
         self.capabilities = Capabilities(prompt_tokens=tokens)
-
-    def close(self) -> None:
-        pass
 
 
 def with_editor(loaded: Audit, editor: object) -> Audit:

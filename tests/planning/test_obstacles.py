@@ -16,7 +16,6 @@ from stillme.audit.loading import refusals
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
 from stillme.core.home import remember_run
-from stillme.core.protocols import ChecksMachine
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.findings.plan.costs import published
@@ -105,7 +104,6 @@ def test_plan_run_and_doctor_share_one_check_of_the_gpu(
     planned = of_the_gpu(plan_audit(folder).obstacles)
     refused = of_the_gpu(refusals(folder / "audit.toml"))
     (named,) = audit.load(folder, ready=False).editors
-    assert isinstance(named.editor, ChecksMachine)
     doctored = of_the_gpu(named.editor.lacking(online=False))
     assert planned == refused
     assert (len(planned), len(doctored)) == ((1, 1) if words else (0, 0)), (planned, doctored)

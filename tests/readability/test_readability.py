@@ -23,6 +23,7 @@ from stillme.judges.ensemble import RULES
 from stillme.report import render
 from tests.command_lines import commands
 from tests.report.columns import paper_like
+from tests.report.planted import planted
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -112,8 +113,8 @@ def screen(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     picture = tmp_path_factory.mktemp("pictures") / "face.png"
     picture.write_bytes(encode_png(np.full((32, 32, 3), 128, dtype=np.uint8)))
     settings = Settings(factors=("race", "gender"))
-    page = render(paper_like([picture], prompt_count=3, arms=("baseline", "feature"), settings=settings))
-    return first_screen(page)
+    data = paper_like([picture], prompt_count=3, arms=("baseline", "feature"), settings=settings)
+    return [*first_screen(render(data)), *first_screen(render(planted(unedited={"E": 0.7}, lightened={"A": 1.0})))]
 
 
 @pytest.fixture(scope="module")

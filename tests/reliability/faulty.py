@@ -1,11 +1,16 @@
-"""Audits whose editor and judge misbehave as told."""
+"""Audits whose editor and judge misbehave as told, and processes that die as told."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from stillme.runs.store import Store
 from tests import runs
 
 EDITOR = """
@@ -14,10 +19,19 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+def allowed():
+    try:
+        return int((HERE / "allowed").read_text() or 0)
+    except FileNotFoundError:
+        return 10 ** 9
+
 def edit(image, instruction, seed, portrait):
     with (HERE / "calls").open("a") as calls:
         calls.write(f"{portrait} {seed}\\n")
+    number = len((HERE / "calls").read_text().splitlines())
     {how}
+    while number > allowed():
+        time.sleep(0.01)
     value = (int(portrait[1:]) * 7 + seed * 13) % 256
     return image.point(lambda _: value)
 """
@@ -59,6 +73,38 @@ factors = ["group"]
 """
     )
     return folder
+
+
+def hold(folder: Path, after: int) -> None:
+    """Have the editor answer so many calls and no more: a run cannot end while a test looks at it."""
+    (folder / "allowed").write_text(str(after))
+
+
+def release(folder: Path) -> None:
+    """Have it go on."""
+    (folder / "allowed").unlink()
+
+
+def die_after(rows: int, seconds: float = 0.0) -> None:
+    """Kill -9 this process so many seconds after it has saved so many rows: no test need look at the right moment."""
+    left, add = rows, Store.add
+
+    def counted(store: Store, made: Sequence[Any]) -> None:
+        nonlocal left
+        add(store, made)
+        left -= len(made)
+        if left <= 0 < left + len(made):
+            _die_in(seconds)
+
+    Store.add = counted
+
+
+def _die_in(seconds: float) -> None:
+    if not seconds:
+        os.kill(os.getpid(), signal.SIGKILL)
+    killing = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+    killing.daemon = True
+    killing.start()
 
 
 def calls(folder: Path) -> int:

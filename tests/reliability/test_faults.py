@@ -27,7 +27,7 @@ from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.rows import Attempt
 from tests.editors.hosted.loopback import Says, serving
 from tests.processes import Started, stillme
-from tests.reliability.faulty import audit, calls, rows
+from tests.reliability.faulty import audit, calls, hold, release, rows
 
 Write = Callable[..., Path]
 
@@ -47,13 +47,6 @@ def _nothing_goes_on() -> Iterator[None]:
     yield
     while _STARTED:
         _STARTED.pop().kill()
-
-
-def wait_for(folder: Path, count: int, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while calls(folder) < count:
-        assert time.monotonic() < end, f"only {calls(folder)} calls"
-        time.sleep(0.02)
 
 
 def edited_picture(folder: Path) -> Path:
@@ -80,27 +73,26 @@ def test_nothing_paid_is_lost_when_a_plugin_returns_nonsense(tmp_path: Path):
     assert rows(folder) == 10
 
 
-TIRED = """time.sleep(0.05)
-    tried = HERE / f"{portrait} {seed} {len(instruction)}"
+TIRED = """tried = HERE / f"{portrait} {seed} {len(instruction)}"
     if int(portrait[1:]) % 2 and not tried.exists():
         tried.touch()
         raise RuntimeError("busy")"""
 """Every second portrait's first try fails."""
 
 
-@pytest.mark.parametrize(("how", "tries"), [("time.sleep(0.05)", 60), (TIRED, 90)], ids=["edits", "edits and tries"])
+@pytest.mark.parametrize(("how", "tries"), [("pass", 60), (TIRED, 90)], ids=["edits", "edits and tries"])
 def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, tries: int):
     folder = audit(tmp_path, how, people=10, seeds=(1, 2, 3), concurrency=4)
-    stillme("plan", folder)
+    hold(folder, after=8)
     run = started("run", folder, "--only", "edit")
-    wait_for(folder, 8)
+    run.wait_until(lambda: calls(folder) > 8)
     # As root a quota is not felt; a limit on the size of files is, and it can be lifted while the run goes on.
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-    time.sleep(3)
+    release(folder)
+    run.wait_until(lambda: "cannot be saved" in run.said())
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    _, stderr = run.communicate(timeout=90)
+    _, stderr = run.communicate(timeout=300)
     assert run.returncode == 0, stderr
-    assert "cannot be saved" in stderr
     assert "going on" in stderr
     assert rows(folder) == 60
     assert calls(folder) == tries, "nothing was asked for twice"
@@ -138,7 +130,7 @@ def test_an_outage_is_believed_after_a_few_calls(tmp_path: Path):
         ended = stillme("run", folder, "--only", "edit", "--allow-unknown-cost")
     assert ended.returncode == 3, ended.stderr
     assert "nothing has worked since" in ended.stdout
-    assert 1 < len(server.calls()) <= 40, "of 240 requests"
+    assert 1 <= len(server.calls()) <= 40, "of 240 requests"
 
 
 def test_money_spent_before_a_kill_in_an_outage_is_in_the_ledger(tmp_path: Path):
@@ -161,26 +153,44 @@ def test_a_call_that_hangs_ends_at_its_time_limit(tmp_path: Path):
         "if portrait == 'p01': time.sleep(600)",
         people=4,
         prompts=["O-01"],
-        editor="time_limit = 2",
+        editor="time_limit = 5",
         extra="[executor]\nattempts = 1",
     )
-    began = time.monotonic()
-    ended = stillme("run", folder, "--json")
+    ended = stillme("run", folder, "--json")  # within its 300 s, not the call's 600
     assert ended.returncode == 3
-    assert time.monotonic() - began < 60
     assert rows(folder) == 3
     assert "time limit" in json.loads(ended.stdout)["failures"][0]["reason"]
 
 
+def interrupted(folder: Path, number: signal.Signals) -> Started:
+    """A run that was asked to end while two calls are under way."""
+    audit(folder, people=10, concurrency=2)
+    hold(folder, after=3)
+    run = started("run", folder, "--only", "edit")
+    run.wait_until(lambda: calls(folder) > 4)
+    run.send_signal(number)
+    run.wait_until(lambda: "Finishing what is running" in run.said())
+    return run
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
-    folder = audit(tmp_path, "time.sleep(0.3)", people=10, concurrency=2)
-    run = started("run", folder, "--only", "edit")
-    wait_for(folder, 4)
-    run.send_signal(number)
-    _, stderr = run.communicate(timeout=60)
-    assert run.returncode == 128 + number, stderr
-    assert rows(folder) == calls(folder) < 20
+    run = interrupted(tmp_path, number)
+    release(tmp_path)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 128 + number, err
+    assert "run the same command to go on" in out
+    assert rows(tmp_path) == calls(tmp_path) < 20
+    assert stillme("run", tmp_path, "--only", "edit").returncode == 0
+    assert rows(tmp_path) == calls(tmp_path) == 20
+
+
+def test_ctrl_c_twice_waits_for_nobody(tmp_path: Path):
+    run = interrupted(tmp_path, signal.SIGINT)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "replaced", "deleted"])
@@ -280,20 +290,18 @@ def noted(folder: Path) -> dict[str, int]:
     return json.loads(note.read_text()) if note.exists() else {}
 
 
-def killed_when(folder: Path, happened: Callable[[], bool], *words: object) -> None:
-    """Start, and kill -9 as soon as it has happened."""
-    run = started(*(words or ("run", folder, "--only", "edit")))
-    end = time.monotonic() + 60
-    while not happened():
-        assert run.poll() is None, run.communicate()
-        assert time.monotonic() < end, noted(folder)
-        time.sleep(0.02)
+def killed_when(folder: Path, happened: Callable[[], bool]) -> None:
+    """Start, and kill -9 as soon as it has happened; its editor does not answer more than ten calls before that."""
+    hold(folder, after=10)
+    run = started("run", folder, "--only", "edit")
+    run.wait_until(happened)
     run.kill()
     run.wait()
+    release(folder)
 
 
 def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
-    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2))
+    folder = audit(tmp_path, people=10, seeds=(1, 2))
     killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
     (folder / "stillme.sqlite-wal").unlink()
     for words in (("run", folder), ("status", folder), ("run", folder, "--only", "estimate"), ("export", folder)):
@@ -348,16 +356,6 @@ def test_a_worker_that_dies_while_it_writes_a_picture_leaves_nothing_behind(tmp_
     assert not (folder / "images" / UNFINISHED).exists()
 
 
-def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
-    folder = audit(tmp_path, "time.sleep(0.05)", people=4)
-    run = started("run", folder, "--only", "edit")
-    wait_for(folder, 2)
-    run.kill()
-    run.wait()
-    assert stillme("run", folder).returncode == 0
-    assert rows(folder) == 8
-
-
 def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
     folder = audit(tmp_path, people=2, prompts=["O-01"])
     assert stillme("run", folder, "--only", "edit", before=partial(os.umask, 0o027)).returncode == 0
@@ -366,24 +364,28 @@ def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
 
 
 def test_estimates_work_while_a_run_goes_on_and_seconds_are_each_stages_own(tmp_path: Path):
-    folder = audit(tmp_path, "time.sleep(0.1)", people=10, seeds=(1, 2))
+    folder = audit(tmp_path, people=10)
+    hold(folder, after=6)
     run = started("run", folder, "--json")
-    wait_for(folder, 6)
+    run.wait_until(lambda: calls(folder) > 6)
+    began = time.monotonic()
     assert stillme("run", folder, "--only", "estimate").returncode == 0
     assert stillme("report", folder).returncode == 0
-    stdout, stderr = run.communicate(timeout=120)
+    time.sleep(max(0.0, began + 2 - time.monotonic()))
+    release(folder)
+    held = time.monotonic() - began
+    stdout, stderr = run.communicate(timeout=300)
     assert run.returncode == 0, stderr
     edit, judge = json.loads(stdout)["stages"]
-    assert edit["seconds"] > 4 * 0.9
-    assert judge["seconds"] < edit["seconds"] / 2
+    assert edit["seconds"] > held
+    assert judge["seconds"] < edit["seconds"]
 
 
 @pytest.mark.parametrize("ended", ["in an orderly way", "killed"])
 def test_a_run_on_media_that_cannot_be_written_to_can_be_read(tmp_path: Path, ended: str):
     if os.getuid() != 0:
         pytest.skip("only root can mount")
-    # Twenty slow edits: a busy machine must not finish them all between two looks at the counts.
-    folder, media = audit(tmp_path / "run", "time.sleep(0.1)", people=10), tmp_path / "media"
+    folder, media = audit(tmp_path / "run", people=10), tmp_path / "media"
     if ended == "killed":
         killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
         assert (folder / "stillme.sqlite-wal").stat().st_size

@@ -14,9 +14,7 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,8 +28,8 @@ from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
-from tests.processes import Started, stillme
-from tests.reliability.faulty import audit
+from tests.processes import stillme
+from tests.reliability.faulty import audit, die_after
 from tests.study.annotators import rate_by
 from tests.vlm.servers import CHAT, ModelInput
 
@@ -159,15 +157,9 @@ def require_whole(folder: Path) -> None:
     assert checks["done twice"].detail == "nothing"
 
 
-def kill_at(folder: Path, goal: int, pause: float, *words: str) -> bool:
-    """Start, and kill -9 once so many rows are saved and the pause is over; whether it was still alive."""
-    run = Started(*words)
-    while run.poll() is None and saved(folder) < goal:
-        time.sleep(0.02)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        run.wait(pause)
-    run.kill()
-    return run.wait() == -signal.SIGKILL
+def kill_after(rows: int, pause: float, *words: str) -> bool:
+    """Kill -9 a command so many seconds after it has saved so many rows; whether it was still at work."""
+    return stillme(*words, before=partial(die_after, rows, pause)).returncode == -signal.SIGKILL
 
 
 def calls_of(*words: object) -> int:
@@ -195,8 +187,8 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     done: list[tuple[int, set[str]]] = []
     for _ in range(kills):
         # By rows, so that every stage is hit however fast it is.
-        goal = min(total, saved(killed) + chance.randint(1, max(1, 2 * total // kills)))
-        alive += kill_at(killed, goal, chance.uniform(0.0, 0.6), "run", str(killed))
+        rows = chance.randint(1, max(1, min(total - saved(killed), 2 * total // kills)))
+        alive += kill_after(rows, chance.uniform(0.0, 0.6), "run", str(killed))
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
     assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"

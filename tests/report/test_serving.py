@@ -120,7 +120,7 @@ def test_pictures_come_from_the_run_and_nothing_else_does(run: Path) -> None:
     with serving(run) as (_, server):
         status, body, headers = ask(server, f"/images/{picture.parent.name}/{picture.name}")
         assert (status, body) == (200, picture.read_bytes())
-        assert headers["X-Content-Type-RunOptions"] == "nosniff"
+        assert headers["X-Content-Type-Options"] == "nosniff"
         assert ask(server, "/", method="HEAD")[1] == b""
         for path in ("/stillme.sqlite", "/images/../audit.toml", "/images/%2e%2e/audit.toml", "/audit.toml"):
             assert ask(server, path)[0] == 404, path

@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from stillme import images, registry
+from stillme.core import images, registry
 
 PRESETS = ("A", "B", "F")
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from stillme.audit.config import ExecutorSection
 from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
-from stillme.core.registry import Recipe
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, Prompt, Request
 from stillme.editors.noop import Noop
 from stillme.portraits import synthetic
@@ -32,7 +33,6 @@ from stillme.work.executors import executor_of
 from stillme.work.ray_executor import RayWorker, WorkerActor, capacity
 from stillme.work.workers import Inside, WorkerSpec
 from tests.buckets import S3, Bucket
-from tests.cli.test_kill import content, rows_of
 
 Write = Callable[..., Path]
 
@@ -40,7 +40,11 @@ EDIT = """
 import os, sys, time
 from pathlib import Path
 
-SECONDS, GUILTY = {seconds}, {guilty!r}
+HERE, GUILTY = Path(__file__).parent, {guilty!r}
+
+def allowed():
+    file = HERE / "allowed"
+    return int(file.read_text() or 0) if file.exists() else 10 ** 9
 
 def node():
     ray = sys.modules.get("ray")
@@ -49,11 +53,18 @@ def node():
 def edit(image, instruction, seed, portrait):
     if portrait == GUILTY:
         os.abort()
-    time.sleep(SECONDS)
-    with Path(__file__).with_name("finished.log").open("a") as log:
-        log.write(node() + "\\n")
+    with (HERE / "begun.log").open("a") as log:
+        log.write(f"{{node()}} {{os.getpid()}}\\n")
+    number = len((HERE / "begun.log").read_text().splitlines())
+    while number > allowed():
+        time.sleep(0.01)
     return image.point(lambda value: 255 - value if len(instruction) % 2 else value // 2)
 """
+ROWS = (
+    "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
+    "SELECT key, edit, judge, epoch FROM assessment ORDER BY key",
+    "SELECT key, axis, outcome, score, reason FROM assessment JOIN judgement ON assessment = id ORDER BY key, axis",
+)
 RAY = '[executor]\nkind = "ray"'
 WITHOUT_A_SECOND_TRY = (
     "import sys; from stillme.work.ray_executor import RayWorker; "
@@ -78,10 +89,12 @@ class Nodes:
         while len(self._nodes) < 2:
             self._nodes.append(self._cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", **SMALL))
 
-    def kill_one_of(self, ids: set[str]) -> None:
+    def kill_one_of(self, ids: set[str]) -> str:
+        """The id of the node that was killed."""
         node = next(node for node in self._nodes if node.unique_id in ids or node.node_id in ids)
         self._nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
+        return node.unique_id if node.unique_id in ids else node.node_id
 
     def end(self) -> None:
         self._cluster.shutdown()
@@ -106,10 +119,31 @@ def nodes(s3: S3) -> Iterator[Nodes]:
             started.end()
 
 
-def write(write_audit: Write, *, seconds: float, prompts: str = "[]", guilty: str = "", extra: str = RAY) -> Path:
+def write(
+    write_audit: Write, *, prompts: str = "[]", guilty: str = "", extra: str = RAY, allowed: int | None = None
+) -> Path:
+    """An audit whose editor notes where it works, and answers no more than `allowed` calls until it may."""
     folder = write_audit('use = "python:./edit.py:edit"', 'use = "brightness"', prompts=prompts, extra=extra)
-    (folder / "edit.py").write_text(EDIT.format(seconds=seconds, guilty=guilty))
+    (folder / "edit.py").write_text(EDIT.format(guilty=guilty))
+    if allowed is not None:
+        (folder / "allowed").write_text(str(allowed))
     return folder
+
+
+def content(folder: Path) -> tuple[list[list[tuple[object, ...]]], dict[str, bytes]]:
+    with Store.reading(folder) as store:
+        rows = [store.query(query).fetchall() for query in ROWS]
+    # Every file, hidden or not: a killed run's drafts must be gone.
+    return rows, {path.name: path.read_bytes() for path in (folder / "images").rglob("*") if path.is_file()}
+
+
+def rows_of(folder: Path) -> int:
+    """Edits that are committed; none before the first table is made."""
+    if not Store.exists(folder):
+        return 0
+    with Store.reading(folder) as store:
+        made = {name for (name,) in store.query("SELECT name FROM sqlite_master")}
+        return store.query("SELECT COUNT(*) FROM edit").fetchone()[0] if "edit" in made else 0
 
 
 def begin(folder: Path, out: Path, environment: Mapping[str, str], *program: str) -> subprocess.Popen[str]:
@@ -117,13 +151,18 @@ def begin(folder: Path, out: Path, environment: Mapping[str, str], *program: str
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finished_by(folder: Path) -> Counter[str]:
-    log = folder / "finished.log"
-    return Counter(log.read_text().split()) if log.exists() else Counter()
+def begun_by(folder: Path) -> Counter[str]:
+    """How many calls have begun on each node."""
+    log = folder / "begun.log"
+    return Counter(line.split()[0] for line in log.read_text().splitlines()) if log.exists() else Counter()
+
+
+def lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 100
+    end = time.monotonic() + 300
     while not happened():
         assert process.poll() is None, process.communicate()[0]
         if time.monotonic() > end:
@@ -139,7 +178,7 @@ def run_to_its_end(folder: Path, out: Path, environment: Mapping[str, str], code
 
 def ending_with(code: int, process: subprocess.Popen[str]) -> str:
     try:
-        said, _ = process.communicate(timeout=150)
+        said, _ = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == code, said
@@ -149,19 +188,20 @@ def ending_with(code: int, process: subprocess.Popen[str]) -> str:
 def test_a_killed_node_and_a_killed_driver_change_no_byte(nodes: Nodes, write_audit: Write, tmp_path: Path):
     nodes.complete()
     here, there = tmp_path / "here", tmp_path / "there"
-    folder = write(write_audit, seconds=0.02, extra="")
+    folder = write(write_audit, extra="")
     run_to_its_end(folder, here, nodes.environment)
-    (folder / "finished.log").unlink()
-    folder = write(write_audit, seconds=0.02)
+    (folder / "begun.log").unlink()
+    folder = write(write_audit, allowed=20)
 
     first = begin(folder, there, nodes.environment)
-    wait_for(first, lambda: len([node for node, done in finished_by(folder).items() if done >= 3]) == 2)
-    nodes.kill_one_of(set(finished_by(folder)))
-    before = rows_of(there)
-    wait_for(first, lambda: rows_of(there) > before + 5)
-    assert rows_of(there) < rows_of(here) - 20, "there was hardly anything left to do: the test would prove nothing"
+    wait_for(first, lambda: begun_by(folder).total() > 20 and len(begun_by(folder)) == 2)
+    nodes.kill_one_of(set(begun_by(folder)))
+    (folder / "allowed").write_text("60")
+    wait_for(first, lambda: rows_of(there) > 30)
     first.kill()
     first.communicate()
+    (folder / "allowed").unlink()
+    assert rows_of(there) < rows_of(here) - 20, "there was hardly anything left to do: the test would prove nothing"
     run_to_its_end(folder, there, nodes.environment)
 
     assert content(there) == content(here)
@@ -172,17 +212,21 @@ def test_a_killed_node_and_a_killed_driver_change_no_byte(nodes: Nodes, write_au
 def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_audit: Write, tmp_path: Path):
     """The negative control of the test above."""
     nodes.complete()
-    folder, out = write(write_audit, seconds=0.3, prompts='["O-01", "O-02", "V-01"]'), tmp_path / "there"
+    folder, out = write(write_audit, prompts='["O-01", "O-02", "V-01"]', allowed=2), tmp_path / "there"
     process = begin(folder, out, nodes.environment, "-c", WITHOUT_A_SECOND_TRY)
-    wait_for(process, lambda: len(finished_by(folder)) == 2)
-    nodes.kill_one_of(set(finished_by(folder)))
+    wait_for(process, lambda: begun_by(folder).total() > 3 and len(begun_by(folder)) == 2)
+    killed = nodes.kill_one_of(set(begun_by(folder)))
+    lines = [line.split() for line in (folder / "begun.log").read_text().splitlines()]
+    # Actors die a moment after their node, and could still answer.
+    wait_for(process, lambda: not any(node == killed and lives(int(pid)) for node, pid in lines))
+    (folder / "allowed").unlink()
     said = ending_with(3, process)
     assert "this request ends its worker" in said
 
 
 def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Nodes, write_audit: Write, tmp_path: Path):
     nodes.complete()
-    folder, out = write(write_audit, seconds=0.0, prompts='["O-01"]', guilty="p3"), tmp_path / "there"
+    folder, out = write(write_audit, prompts='["O-01"]', guilty="p3"), tmp_path / "there"
     said = run_to_its_end(folder, out, nodes.environment, code=3)
     assert "this request ends its worker" in said
     with Store.reading(out) as store:
@@ -193,15 +237,13 @@ def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Node
 def test_pictures_of_a_cluster_may_be_in_a_bucket(nodes: Nodes, write_audit: Write, tmp_path: Path):
     nodes.complete()
     here, there = tmp_path / "here", tmp_path / "there"
-    run_to_its_end(write(write_audit, seconds=0.0, prompts='["O-01"]', extra=""), here, nodes.environment)
-    folder = write(
-        write_audit, seconds=0.0, prompts='["O-01"]', extra=f'{RAY}\n[pictures]\nstore = "{nodes.bucket.address}"'
-    )
-    (folder / "finished.log").unlink()
+    run_to_its_end(write(write_audit, prompts='["O-01"]', extra=""), here, nodes.environment)
+    folder = write(write_audit, prompts='["O-01"]', extra=f'{RAY}\n[pictures]\nstore = "{nodes.bucket.address}"')
+    (folder / "begun.log").unlink()
     own = nodes.environment | {"STILLME_HOME": str(tmp_path / "home of the driver")}
     run_to_its_end(folder, there, own)
-    assert finished_by(folder), "no actor did anything: the test would prove nothing"
-    assert "here" not in finished_by(folder)
+    assert begun_by(folder), "no actor did anything: the test would prove nothing"
+    assert "here" not in begun_by(folder)
     rows, pictures = content(here)
     assert content(there) == (rows, {}), "pictures do not go through the run folder"
     assert nodes.bucket.pictures() == pictures
@@ -222,7 +264,7 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
     request = Request(
         portraits=(elsewhere,), prompt=prompt, arm=Arm.BASELINE, instruction="Smile.", editor=editor.spec, seed=0
     )
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
     actor = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
     assert actor.problem() == ""
     (kept,) = actor.perform([request])
@@ -231,13 +273,13 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
 
 def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path: Path):
     place = PicturePlace(tmp_path, (bucket.address,))
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
     problem = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
     assert f"on {socket.gethostname()}, {bucket.address} holds no pictures of runs" in problem
 
 
 def spec(pictures: Path, **changed: Any) -> WorkerSpec:
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
     return WorkerSpec(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
 
 
@@ -250,7 +292,7 @@ def test_an_actors_editor_with_processes_of_its_own_is_told_its_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     editor = TellsItsLimit(Parameters())
-    monkeypatch.setattr(Recipe, "build", lambda _: editor)
+    monkeypatch.setattr(PluginRecipe, "build", lambda _: editor)
     spec(tmp_path, ends_calls_after=7.0).worker()
     assert editor.limit == 7.0
 

@@ -56,7 +56,7 @@ def last_edit_waits_for_a_judge(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def waiting(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         (request,) = requests
         if request.prompt.id == "O-02" and request.portraits[0].id == LAST:
-            came.append(judged.wait(20))
+            came.append(judged.wait(60))
         return edit(self, requests)
 
     def judging(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
@@ -86,7 +86,7 @@ def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, last
 
 @pytest.mark.usefixtures("remote")
 def test_two_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
-    barrier, original = threading.Barrier(2, timeout=20), Scripted.judge
+    barrier, original = threading.Barrier(2, timeout=60), Scripted.judge
     met: set[str] = set()
 
     def meeting(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
@@ -149,7 +149,6 @@ def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: py
 def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     write_audit: Write, monkeypatch: pytest.MonkeyPatch
 ):
-    # A class of its own: what a class has is remembered once somebody asked whether it is `Priced`.
     unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
@@ -170,7 +169,7 @@ def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Writ
 def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     moody = editor_class("moody")
     monkeypatch.setattr(moody, "provider", property(lambda editor: f"{editor.spec.key}.example"), raising=False)
-    barrier, original, met = threading.Barrier(2, timeout=20), moody.edit, set[str]()
+    barrier, original, met = threading.Barrier(2, timeout=60), moody.edit, set[str]()
 
     def meeting(self: Any, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         if self.spec.key not in met:
@@ -213,11 +212,15 @@ def test_an_editor_with_processes_of_its_own_is_told_its_time_limit(
 
 
 class OnDevices(Noop):
+    devices: tuple[str, ...] = ()
+
     def __init__(self, *devices: str) -> None:
         self.devices = devices
 
 
 class Elsewhere(Noop):
+    provider = ""
+
     def __init__(self, provider: str) -> None:
         self.provider = provider
 

@@ -115,6 +115,15 @@ class Served:
     def browser(self) -> Browser:
         return Browser(TestClient(self.app, base_url=HOME, headers={"Origin": HOME}))
 
+    def column(self, sql: str, *values: object) -> list[Any]:
+        """The first column of what the study's database answers."""
+        with self.study.database.reading() as connection:
+            return connection.column(sql, values)
+
+    def change(self, sql: str, *values: object) -> None:
+        with self.study.database.writing() as connection:
+            connection.execute(sql, values)
+
     def admin(self) -> Browser:
         browser = self.browser()
         assert browser.ask("POST", "/admin/login", data={"password": self.password}).status_code == 303

@@ -6,14 +6,14 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from stillme.study import keys
-from stillme.study.checks import CheckMaker
-from stillme.study.drawing import study_toml
+from stillme.study.drawing import CheckMaker, study_toml
 from stillme.study.items import BlindedPictures, Drawn, Item, Output
 from stillme.study.opening import Study, open_study
 
@@ -87,21 +87,9 @@ def write_study(
         maker = CheckMaker(pictures=pictures, questions=QUESTIONS, sides=sides)
         for task in range(tasks):
             like = items[task * per_task]
-            items.append(_known(f"g{task}", "gold", pictures, stream, sides).placed(task))
-            items += [maker.attention(f"a{task}-{n}", like).placed(task) for n in range(2)]
-            items.append(
-                Item(
-                    id=f"r{task}",
-                    kind="repeat",
-                    prompt=like.prompt,
-                    questions=like.questions,
-                    source=like.source,
-                    outputs=like.outputs,
-                    strata=like.strata,
-                    repeats=like.id,
-                    batch=task,
-                )
-            )
+            items.append(_known(f"g{task}", "gold", pictures, stream, sides, task))
+            items += [maker.attention(f"a{task}-{n}", like) for n in range(2)]
+            items.append(replace(like, id=f"r{task}", kind="repeat", repeats=like.id))
     pictures.pad()
     drawn = Drawn(study=secrets.token_hex(8), run="nowhere", audit="none", design={}, items=tuple(items))
     drawn.write(folder)
@@ -122,7 +110,9 @@ def _secrets() -> tuple[str, str]:
         return (Path(scratch) / keys.FILE).read_text(), password
 
 
-def _known(name: str, kind: str, pictures: BlindedPictures, stream: np.random.Generator, sides: int) -> Item:
+def _known(
+    name: str, kind: str, pictures: BlindedPictures, stream: np.random.Generator, sides: int, batch: int = -1
+) -> Item:
     source = pictures.add(np.full((16, 16, 3), int(stream.integers(0, 255)), dtype=np.uint8))
     right = {"edit_success": (1, 1), "skin_tone": (3, 3), "race_change": (1, 2), "gender_change": (1, 2)}
     right["age_change"] = (3, 3)
@@ -134,6 +124,7 @@ def _known(name: str, kind: str, pictures: BlindedPictures, stream: np.random.Ge
         questions=QUESTIONS,
         source=source,
         outputs=outputs,
+        batch=batch,
     )
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import sqlite3
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,7 +15,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
@@ -23,17 +23,14 @@ from stillme.core.errors import StillmeError
 from stillme.findings.tables.analyses import ANALYSES, Material
 from stillme.runs import Run
 from stillme.study import items
-from stillme.study import schema as t
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, new_study
-from stillme.study.entry import withdraw
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import export_study
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
-from stillme.study.submissions import apply_statuses
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -91,8 +88,7 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
         browser.save(answers)
         browser.complete()
     overview = overview_of(served.study)
-    assert [round(axis.alpha or 0, 6) for axis in overview.agreements] == [1.0] * 5
-    assert [round(axis.kappa or 0, 6) for axis in overview.agreements] == [1.0] * 5
+    assert [round(axis[name] or 0, 6) for axis in overview.agreement for name in ("alpha", "kappa")] == [1.0] * 10
     assert overview.as_text().count("Fleiss' kappa 1.00 (1.00 to 1.00)") == 5
     assert all(rater.agreement == pytest.approx(1.0) for rater in overview.raters)
     assert all(abs(rater.side or 0) < 2 for rater in overview.raters)
@@ -119,8 +115,7 @@ def test_a_clock_that_jumps_back_gives_no_negative_minutes(served: Served, tmp_p
     browser = served.browser().enter("late").to_rating()
     active = [{"item": 0, "kind": "active", "amount": 90_000.0}]
     browser.save(browser.answers(), moments=active)
-    with served.study.database.writing() as connection:
-        connection.execute(t.slot.update().where(t.slot.c.state == "held").values(begun=t.slot.c.begun + 7200))
+    served.change("UPDATE slot SET begun = begun + 7200 WHERE state = 'held'")
     browser.complete()
     overview = overview_of(served.study)
     assert overview.raters[0].minutes == pytest.approx(1.5)
@@ -151,7 +146,7 @@ def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served:
     assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
 
 
-def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(served: Served, tmp_path: Path) -> None:
+def test_comments_are_kept_without_the_id(served: Served, tmp_path: Path) -> None:
     browser = served.browser().enter("pidabc").to_rating()
     browser.save(browser.answers(), comments=[{"seq": 900, "item": 1, "text": "=HYPERLINK(1) by pidabc"}])
     browser.save([], comments=[{"seq": 899, "item": 1, "text": "older"}])
@@ -165,19 +160,12 @@ def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(serve
         (False, "Thank you, [id]"),
         (True, "'=HYPERLINK(1) by [id]"),
     }
-    with served.study.database.reading() as connection:
-        who = connection.execute(sa.select(t.participant.c.id)).scalar_one()
-    withdraw(served.study, who)
-    with served.study.database.reading() as connection:
-        assert not connection.execute(sa.select(t.comment)).all()
-        assert not connection.execute(sa.select(t.device)).all()
 
 
 def test_low_pay_raises_an_alarm(served: Served) -> None:
     served.browser().take_part("slow")
     assert not overview_of(served.study).progress.alarm
-    with served.study.database.writing() as connection:
-        connection.execute(t.slot.update().where(t.slot.c.state == "done").values(ended=t.slot.c.begun + 7200))
+    served.change("UPDATE slot SET ended = begun + 7200 WHERE state = 'done'")
     assert "below the floor" in overview_of(served.study).progress.alarm
     shown = CliRunner().invoke(cli, ["study", "status", str(served.study.folder)])
     assert shown.exit_code == 1
@@ -220,16 +208,9 @@ def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
 
 def test_the_admins_log_cannot_be_rewritten(served: Served) -> None:
     served.admin()
-    for change in (t.audit.delete(), t.audit.update().values(actor="nobody")):
-        with pytest.raises(sa.exc.IntegrityError, match="append-only"), served.study.database.writing() as connection:
-            connection.execute(change)
-
-
-def test_an_export_without_statuses_is_refused(served: Served, tmp_path: Path) -> None:
-    file = tmp_path / "export.csv"
-    file.write_text("a,b\n1,2\n")
-    with pytest.raises(StillmeError, match="lacks the columns"):
-        apply_statuses(served.study, file)
+    for change in ("DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            served.change(change)
 
 
 # -- export -----------------------------------------------------------------------------------------------------------
@@ -239,9 +220,9 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
     served.browser().take_part("prolificperson")
     half = served.browser().enter("secondperson").to_rating()
     half.save(half.answers()[:4])
-    with served.study.database.reading() as connection:
-        inside = connection.execute(sa.select(t.participant.c.id, t.participant.c.ext_hmac)).all()
-        slots = connection.execute(sa.select(t.slot.c.id)).scalars().all()
+    inside = served.column(
+        "SELECT id FROM participant UNION SELECT ext_hmac FROM participant UNION SELECT id FROM slot"
+    )
     for kind in ("csv", "jsonl", "parquet"):
         written = export_study(served.study, tmp_path / kind, kind)
         assert [path.name for path in written] == [
@@ -251,7 +232,7 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
             "codebook.md",
         ]
         everything = b"".join(path.read_bytes() for path in written)
-        for secret in ("prolificperson", "secondperson", *(value for row in inside for value in row), *slots):
+        for secret in ("prolificperson", "secondperson", *inside):
             assert secret.encode() not in everything
     with (tmp_path / "csv" / "ratings.csv").open() as stream:
         rows = list(csv.DictReader(stream))
@@ -295,7 +276,7 @@ def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
     made = new_study(
-        Run.open(run), None, Design(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
+        Run.open(run), None, StudyDesign(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
     )
     with open_study(made.folder) as study:
         yield run, Served(study, build(study), made.password)
@@ -353,7 +334,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
     )
     run_stages(run, ("judge",))
-    wanted = Design(
+    wanted = StudyDesign(
         items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
     )
     with Run.open(run) as opened:
@@ -387,9 +368,11 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
 def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
     with Run.open(two_editors) as run:
         with pytest.raises(StillmeError, match="two judges"):
-            new_study(run, tmp_path / "study", Design(items=4, choose="informative"), lambda _: None)
+            new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
         with pytest.raises(StillmeError, match="--first disputed"):
-            new_study(run, tmp_path / "study", Design(items=4, choose="informative", first="disputed"), lambda _: None)
+            new_study(
+                run, tmp_path / "study", StudyDesign(items=4, choose="informative", first="disputed"), lambda _: None
+            )
     assert not (tmp_path / "study").exists()
 
 
@@ -400,7 +383,7 @@ def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
     for value in (2, 4):
         take_part_by_link(served, value)
     with served.study.database.writing() as connection:
-        who = connection.execute(sa.select(t.participant.c.id).limit(1)).scalar_one()
+        who = connection.value("SELECT id FROM participant")
         exclude(connection, who, "guessed", time.time())
     first, again = close_study(served.study, flagged="include"), close_study(served.study, flagged="include")
     assert (first.added, first.excluded) == (12, {"guessed": 1})

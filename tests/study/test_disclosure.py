@@ -10,10 +10,10 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs import Run
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 
-BLIND = Design(items=4, per_task=4, compare="none", side=64)
-TOLD = Design(items=4, per_task=4, compare="none", side=64, disclosure="paper")
+BLIND = StudyDesign(items=4, per_task=4, compare="none", side=64)
+TOLD = StudyDesign(items=4, per_task=4, compare="none", side=64, disclosure="paper")
 
 
 def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 from stillme.audit.config import JudgeSection
 from stillme.cli.study import study_group
-from stillme.study.config import Config
+from stillme.study.config import StudyConfig
 from stillme.study.drawing import study_toml
 from stillme.study.items import Drawn
 
@@ -45,9 +45,9 @@ def test_the_examples_are_valid() -> None:
 def test_a_new_study_toml_shows_every_setting() -> None:
     drawn = Drawn(study="x", run="run", audit="", design={}, items=())
     written = tomllib.loads(study_toml(drawn, recruit="prolific"))
-    config = Config.model_validate(written)
+    config = StudyConfig.model_validate(written)
     rare = {"limits"}
-    assert set(written) >= set(Config.model_fields) - rare
+    assert set(written) >= set(StudyConfig.model_fields) - rare
     for name in ("pay", "checks", "texts", "recruiting"):
         assert set(written[name]) == set(type(getattr(config, name)).model_fields)
     assert isinstance(study_group, click.Group)

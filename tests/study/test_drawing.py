@@ -21,15 +21,15 @@ from stillme.core.errors import StillmeError
 from stillme.core.types import Prompt
 from stillme.runs import Run
 from stillme.study import config, items
-from stillme.study.candidates import Candidate, EditedOutput, draw, draw_informative, share_out
+from stillme.study.candidates import OfferedItem, draw, draw_informative, share_out
 from stillme.study.config import InvalidStudy
-from stillme.study.drawing import Design, new_study
-from stillme.study.items import blind
+from stillme.study.drawing import StudyDesign, new_study
+from stillme.study.items import Output, blind
 from stillme.study.opening import open_study
 from tests.study.studies import write_study
 
 
-def grid(portraits: int, prompts: int, editors: int) -> list[Candidate]:
+def grid(portraits: int, prompts: int, editors: int) -> list[OfferedItem]:
     """A whole audit's candidates: every portrait with every prompt and editor."""
     made = []
     for p in range(portraits):
@@ -37,10 +37,10 @@ def grid(portraits: int, prompts: int, editors: int) -> list[Candidate]:
             for e in range(editors):
                 prompt = Prompt(id=f"q{q}", text="", category="", subcategory="")
                 outputs = tuple(
-                    EditedOutput(edit=f"{p}.{q}.{e}.{a}", image="", editor=f"e{e}", arm=str(a)) for a in (0, 1)
+                    Output(file="", edit=f"{p}.{q}.{e}.{a}", strata={"editor": f"e{e}", "arm": str(a)}) for a in (0, 1)
                 )
                 groups = {"race": f"r{p % 7}", "gender": "fm"[p // 7 % 2]}
-                made.append(Candidate(portrait=f"p{p}", groups=groups, prompt=prompt, outputs=outputs))
+                made.append(OfferedItem(portrait=f"p{p}", groups=groups, prompt=prompt, outputs=outputs))
     return made
 
 
@@ -128,7 +128,7 @@ def run(two_editors: Path, tmp_path: Path) -> Path:
 
 
 def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> None:
-    made = new_study(Run.open(run), None, Design(items=12, per_task=6, side=64), lambda _: None)
+    made = new_study(Run.open(run), None, StudyDesign(items=12, per_task=6, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "editors"
     real = [item for item in made.drawn.items if item.kind == "real"]
     assert len(real) == 12
@@ -154,7 +154,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
         '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
     )
     run_stages(tmp_path, ("edit",))
-    made = new_study(Run.open(tmp_path), None, Design(items=2, per_task=2, side=64), lambda _: None)
+    made = new_study(Run.open(tmp_path), None, StudyDesign(items=2, per_task=2, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "arms"
     for item in made.drawn.items:
         if item.kind == "real":
@@ -166,7 +166,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
 def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
     drawn = [
         new_study(
-            Run.open(run), tmp_path / name, Design(items=9, per_task=3, side=64, seed=seed), lambda _: None
+            Run.open(run), tmp_path / name, StudyDesign(items=9, per_task=3, side=64, seed=seed), lambda _: None
         ).drawn.items
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
@@ -175,19 +175,19 @@ def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
 
 
 def test_one_picture_at_a_time_if_wished(run: Path) -> None:
-    made = new_study(Run.open(run), None, Design(items=5, per_task=5, compare="none", side=64), lambda _: None)
+    made = new_study(Run.open(run), None, StudyDesign(items=5, per_task=5, compare="none", side=64), lambda _: None)
     assert {len(item.outputs) for item in made.drawn.items} == {1}
 
 
 def test_a_comparison_that_the_run_cannot_give_is_refused(run: Path) -> None:
     with pytest.raises(StillmeError, match="`baseline` and `feature`"):
-        new_study(Run.open(run), None, Design(compare="arms", side=64), lambda _: None)
+        new_study(Run.open(run), None, StudyDesign(compare="arms", side=64), lambda _: None)
 
 
 def test_a_study_is_never_drawn_over_another(run: Path) -> None:
-    new_study(Run.open(run), None, Design(items=3, side=64), lambda _: None)
+    new_study(Run.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
     with pytest.raises(StillmeError, match="already holds a study"):
-        new_study(Run.open(run), None, Design(items=3, side=64), lambda _: None)
+        new_study(Run.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
 
 
 def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -> None:
@@ -198,7 +198,9 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
     )
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
     run_stages(folder, ("edit", "judge"))
-    disputed = new_study(Run.open(folder), folder / "one", Design(items=6, first="disputed", side=64), lambda _: None)
+    disputed = new_study(
+        Run.open(folder), folder / "one", StudyDesign(items=6, first="disputed", side=64), lambda _: None
+    )
     found = Run.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]
     value = dict(zip(found.edits.keys, strict.value, strict=True))

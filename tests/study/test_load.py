@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from stillme.study import schema as t
 from stillme.study.opening import Study, open_study
+from stillme.web.database import Transaction
 from tests.study.annotators import (
     Annotator,
     ServerProcess,
@@ -43,16 +42,10 @@ async def all_take_part_while_it_dies(people: Sequence[Annotator], server: Serve
 def check(study: Study, people: Sequence[Annotator], tasks: int) -> None:
     """Exactly k in every batch; every acknowledged answer is there; those who finished have a code."""
     with study.database.reading() as connection:
-        slots = connection.execute(sa.select(t.slot)).all()
-        answers = connection.execute(
-            sa.select(t.answer, t.participant.c.ext_hmac)
-            .join(t.slot, t.slot.c.id == t.answer.c.slot)
-            .join(t.participant, t.participant.c.id == t.slot.c.participant)
-        ).all()
-    done = Counter(slot.batch for slot in slots if slot.state == "done")
-    assert done == dict.fromkeys({slot.batch for slot in slots}, RATERS)
-    assert not [slot for slot in slots if slot.state in ("open", "held", "void")]
-    kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in answers}
+        slots = connection.execute("SELECT batch, state FROM slot").fetchall()
+        kept = stored_answers(connection)
+    assert {state for _, state in slots} == {"done"}
+    assert Counter(batch for batch, _ in slots) == dict.fromkeys(range(tasks), RATERS)
     acknowledged = 0
     for person in people:
         name = study.keys.pseudonym("participant", f"platform:{person.name}")
@@ -61,6 +54,15 @@ def check(study: Study, people: Sequence[Annotator], tasks: int) -> None:
             acknowledged += 1
     assert acknowledged == len(kept) > 0
     assert Counter(person.code for person in people) == {"DONE1": tasks * RATERS, "": tasks * RATERS}
+
+
+def stored_answers(connection: Transaction) -> dict[tuple[str, int, int, int], tuple[int, int]]:
+    """By participant's hash, item, side and question: sequence number and value."""
+    rows = connection.execute(
+        "SELECT p.ext_hmac, a.position, a.side, a.question, a.seq, a.value FROM answer a "
+        "JOIN slot s ON s.id = a.slot JOIN participant p ON p.id = s.participant"
+    )
+    return {tuple(row)[:4]: tuple(row)[4:] for row in rows}
 
 
 def simulated(port: int, tasks: int, **options: object) -> list[Annotator]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs import Run
 from stillme.study.app import build
-from stillme.study.assignment import BatchItem, swapped
+from stillme.study.assignment import swapped
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, NewStudy, new_study
+from stillme.study.drawing import NewStudy, StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.export import export_study
-from stillme.study.items import NEITHER_PERSON, ROLE_AXIS
+from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, Output
 from stillme.study.opening import Study, open_study
 from stillme.study.progress import overview_of
 from tests import role_runs
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 def drawn(tmp_path: Path) -> NewStudy:
     folder = role_runs.write(tmp_path / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
     with Run.open(folder) as opened:
-        return new_study(opened, None, Design(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
+        return new_study(opened, None, StudyDesign(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     overview = overview_of(study)
     assert all(rater.gold == 1 and rater.attention == (2, 2) and rater.repeat == 0 for rater in overview.raters)
     assert not any(rater.flags for rater in overview.raters)
-    (axis,) = overview.agreements
-    assert (axis.axis, axis.units, axis.ratings) == ("role_target", PROMPTS, 3 * PROMPTS)
-    assert "nothing to agree on" in axis.reason
+    (axis,) = overview.agreement
+    assert (axis["axis"], axis["units"], axis["ratings"]) == ("role_target", PROMPTS, 3 * PROMPTS)
+    assert "nothing to agree on" in axis["reason"]
     done = close_study(study, flagged="include")
     assert (done.added, done.epochs) == (3 * PROMPTS, 3)
     audit = Path(done.run) / "audit.toml"
@@ -159,12 +159,12 @@ def test_nothing_that_reaches_a_browser_tells_the_sentence_the_people_or_the_edi
 
 
 def test_which_portrait_is_a_is_balanced_over_the_raters_of_an_item() -> None:
-    item = BatchItem(id="x", kind="real", offset=1, sides=1, questions=json.dumps(["role_target"]))
-    assert [swapped(item, n) for n in range(4)] == [True, False, True, False]
-    alone = BatchItem(id="x", kind="real", offset=1, sides=1, questions=json.dumps(["edit_success"]))
-    assert not any(swapped(alone, n) for n in range(4))
+    alone = Item(id="x", kind="real", prompt="", questions=(), source="", outputs=(Output(file=""),))
+    both = replace(alone, second="somebody")
+    assert [swapped(both, 1, n) for n in range(4)] == [True, False, True, False]
+    assert not any(swapped(alone, 1, n) for n in range(4))
 
 
 def test_a_role_run_has_no_arms_to_compare(run: Path) -> None:
     with Run.open(run) as opened, pytest.raises(StillmeError, match="has no edits of one portrait"):
-        new_study(opened, None, Design(compare="none"), lambda _: None)
+        new_study(opened, None, StudyDesign(compare="none"), lambda _: None)

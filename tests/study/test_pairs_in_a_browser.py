@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from stillme.runs import Run
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.opening import open_study
 from tests import role_runs
+from tests.pages import has_no_barriers
 from tests.study.annotators import serving
 from tests.study.test_in_a_browser import answerable, hand_in, ready
 
@@ -29,7 +29,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("pairs")
     run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
     with Run.open(run) as opened:
-        design = Design(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
+        design = StudyDesign(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
         study = new_study(opened, None, design, lambda _: None).folder
     settings = study / "study.toml"
     settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
@@ -79,7 +79,7 @@ def test_the_whole_task_by_keyboard(page: Page) -> None:
     expect(page.locator("#where")).to_have_text("Item 1 of 5")
     page.wait_for_selector("body[data-ready=yes]")
     look(page, "rating")
-    assert Axe().run(page).violations_count == 0
+    has_no_barriers(page)
     for item in range(5):
         expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 5")
         answerable(page)

@@ -10,18 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.runs.store import Store
 from stillme.study import config
-from stillme.study import schema as t
-from stillme.study.app import ServeOptions, build, serve
+from stillme.study.app import build, serve
 from stillme.study.closing import close_study
 from stillme.study.config import InvalidStudy
-from stillme.study.opening import is_pending, open_study
+from stillme.study.opening import open_study
 from stillme.study.progress import ids_held, overview_of
 from stillme.study.submissions import apply_statuses, purge
 from tests.study.conftest import Browser, Served
@@ -68,7 +66,7 @@ def test_a_study_that_leaves_out_a_promise_is_not_served(tmp_path: Path, old: st
     file = tmp_path / "study.toml"
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(InvalidStudy, match=place):
-        serve(tmp_path, ServeOptions(), lambda _: None)
+        serve(tmp_path, lambda _: None)
 
 
 def test_the_word_withdraw_in_a_text_is_no_promise(tmp_path: Path) -> None:
@@ -116,8 +114,7 @@ def test_withdrawal_works_until_the_answers_are_in_the_run_and_says_so(served: S
     page = withdraw(finished)
     assert "It is too late to withdraw" in page
     assert f"{datetime.now(UTC):%-d %B %Y}, under a pseudonym" in page
-    with served.study.database.reading() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(t.participant)).scalar_one() == 1
+    assert served.column("SELECT count(*) FROM participant") == [1]
 
 
 def test_whose_answers_are_in_the_run_is_neither_excluded_nor_released(served: Served, run: Path) -> None:
@@ -151,7 +148,7 @@ def test_a_promised_day_keeps_answers_out_of_the_run(serve: Callable[..., Served
 def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = served.browser().take_part("finished")
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "add_assessments", lambda *_: (_ for _ in ()).throw(StillmeError("disk full")))
+        patch.setattr(Store, "add", lambda *_: (_ for _ in ()).throw(StillmeError("disk full")))
         with pytest.raises(StillmeError, match="disk full"):
             close_study(served.study, run, flagged="include")
     assert "have been deleted" in withdraw(browser)
@@ -199,23 +196,21 @@ def test_withdrawal_is_pending_while_another_program_reads_and_is_finished_after
     folder = served.study.folder
     browser = served.browser().enter("goner").to_rating()
     browser.save(browser.answers()[:20])
-    with served.study.database.reading() as connection:
-        gone = connection.execute(sa.select(t.participant)).one()
+    (gone,), (hashed,) = served.column("SELECT id FROM participant"), served.column("SELECT ext_hmac FROM participant")
     with another_reader(folder):
         assert "will be finished within minutes" in withdraw(browser)
-        assert gone.id.encode() in bytes_of(folder), "otherwise the test proves nothing"
+        assert gone.encode() in bytes_of(folder), "otherwise the test proves nothing"
         assert "still to be finished" in overview_of(served.study).as_text()
         # Others work on meanwhile.
         served.browser().enter("another").to_rating()
     for _ in range(100):
-        with served.study.database.reading() as connection:
-            if not is_pending(connection, served.study.id):
-                break
+        if not overview_of(served.study).progress.deletion_pending:
+            break
         time.sleep(0.1)
     assert not overview_of(served.study).progress.deletion_pending
     left = bytes_of(folder)
-    assert gone.id.encode() not in left
-    assert gone.ext_hmac.encode() not in left
+    assert gone.encode() not in left
+    assert hashed.encode() not in left
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
@@ -226,16 +221,16 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
     with another_reader_later(tmp_path) as hold, open_study(tmp_path) as study:
         with study.database.writing() as connection:
             enter(study, connection, Arrival(origin="prolific", name="goner", submission="s"))
-            gone = connection.execute(sa.select(t.participant)).one()
+            gone, hashed = connection.execute("SELECT id, ext_hmac FROM participant").fetchone()
         hold()
-        assert not withdraw_participant(study, gone.id)
+        assert not withdraw_participant(study, gone)
         # As a crash would leave it: no thread goes on, and the log is not checkpointed when the study is closed.
         study.database.is_closed = True
-        assert gone.ext_hmac.encode() in bytes_of(tmp_path)
+        assert hashed.encode() in bytes_of(tmp_path)
         time.sleep(0.7)
-    with open_study(tmp_path) as study, study.database.reading() as connection:
-        assert not is_pending(connection, study.id)
-    assert gone.ext_hmac.encode() not in bytes_of(tmp_path)
+    with open_study(tmp_path) as study:
+        assert not overview_of(study).progress.deletion_pending
+    assert hashed.encode() not in bytes_of(tmp_path)
 
 
 @contextmanager
@@ -251,14 +246,6 @@ def another_reader_later(folder: Path) -> Iterator[Callable[[], None]]:
     yield hold
     for reader in readers:
         reader.close()
-
-
-def test_the_command_says_what_closing_did(served: Served, run: Path) -> None:
-    served.browser().take_part("finished")
-    served.browser().enter("rating").to_rating()
-    said = CliRunner().invoke(cli, ["study", "close", str(served.study.folder), "--run", str(run), "--include-flagged"])
-    assert said.exit_code == 0, said.output
-    assert "1 tasks were under way and have been ended" in said.output
 
 
 # -- ids --------------------------------------------------------------------------------------------------------------
@@ -277,10 +264,8 @@ def test_purge_leaves_no_id_no_hash_and_no_link_in_database_and_log(served: Serv
     rows = "".join(f"{name},s{name},AWAITING REVIEW\n" for name in names)
     export.write_text(f"Participant id,Submission id,Status\n{rows}")
     apply_statuses(study, export)
-    with study.database.reading() as connection:
-        hashes = list(connection.execute(sa.select(t.participant.c.ext_hmac)).scalars())
-        hashes += connection.execute(sa.select(t.arrival.c.link_hmac)).scalars()
-        sealed = [bytes(pid) for pid in connection.execute(sa.select(t.identity.c.pid)).scalars()]
+    hashes = served.column("SELECT ext_hmac FROM participant UNION SELECT link_hmac FROM arrival")
+    sealed = served.column("SELECT pid FROM identity")
     assert len(hashes) == 4
     before = files_of(study.folder)
     assert all(text.encode() in before for text in (*names, *hashes)), "else the search below would prove nothing"
@@ -318,8 +303,7 @@ def test_own_ids_in_any_letter_case_leave_comments_and_a_nul_is_refused(served: 
     browser.save(browser.answers())
     browser.complete()
     assert browser.form("/study/comment", comment="x\x00y").status_code == 400
-    with served.study.database.reading() as connection:
-        texts = list(connection.execute(sa.select(t.comment.c.text)).scalars())
+    texts = served.column("SELECT text FROM comment")
     assert texts == ["I am [id], session [id]"] or texts == ["I am [id], session S[id]"]
 
 

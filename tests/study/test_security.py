@@ -6,11 +6,9 @@ import json
 from collections.abc import Callable
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillme.study import schema as t
 from tests.study.conftest import Served
 from tests.study.studies import SECRET_WORDS, small_study
 
@@ -129,8 +127,7 @@ def test_the_steps_cannot_be_skipped(served: Served) -> None:
     assert not browser.api("POST", "/api/training", half, csrf).json()["finished"]
     for odd in ({"answers": []}, {"answers": [[[1]]]}, {"answers": [[[1, 3, 1, 1, 9]] * 2]}, {"answers": 1}):
         assert browser.api("POST", "/api/training", odd, csrf).status_code == 422
-    with served.study.database.reading() as connection:
-        assert not connection.execute(sa.select(t.answer)).all()
+    assert served.column("SELECT * FROM answer") == []
 
 
 @pytest.mark.parametrize("path", TRAVERSAL)
@@ -144,8 +141,7 @@ def test_forged_cookies_are_strangers(served: Served) -> None:
     browser = served.browser().enter().to_rating()
     (name,) = browser.client.cookies
     value = browser.client.cookies[name]
-    with served.study.database.reading() as connection:
-        (stored,) = connection.execute(sa.select(t.session.c.token_hash)).scalars()
+    (stored,) = served.column("SELECT token_hash FROM session")
     for forged in (value[:-1] + ("A" if value[-1] != "A" else "B"), "", "x" * 5000, stored):
         stranger = served.browser()
         assert stranger.ask("GET", "/study", headers={"Cookie": f"{name}={forged}"}).status_code == 401
@@ -164,9 +160,7 @@ def test_guessing_the_admins_password_is_slow_and_logged(served: Served) -> None
     browser = served.browser()
     codes = [browser.ask("POST", "/admin/login", data={"password": f"guess{n}"}).status_code for n in range(8)]
     assert codes == [403] * 6 + [429] * 2
-    with served.study.database.reading() as connection:
-        kinds = connection.execute(sa.select(t.audit.c.kind)).scalars().all()
-    assert kinds.count("wrong password") == 6
+    assert served.column("SELECT kind FROM audit").count("wrong password") == 6
     assert b"guess" not in (served.study.folder / "study.sqlite-wal").read_bytes()
 
 

@@ -19,7 +19,7 @@ from stillme.runs import Run
 from stillme.runs.participants import read_raters
 from stillme.study.app import build
 from stillme.study.closing import UndecidedRaters, close_study
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import codebook_of
 from stillme.study.opening import Study, open_study
 from tests.study.conftest import Served
@@ -55,7 +55,7 @@ def forty_eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def draw(run: Path, folder: Path, **design: object) -> Path:
     settings = {"items": 10, "per_task": 10, "compare": "none", "side": 64, "gold": 2, "attention": 2, "repeats": 0}
     with Run.open(run) as opened:
-        new_study(opened, folder, Design(**{**settings, **design}), lambda _: None)  # type: ignore[arg-type]
+        new_study(opened, folder, StudyDesign(**{**settings, **design}), lambda _: None)  # type: ignore[arg-type]
     file = folder / "study.toml"
     file.write_text(file.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
     return folder
@@ -202,35 +202,39 @@ def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) 
 @pytest.mark.parametrize(("wrong", "flagged"), [(1, False), (2, True)])
 def test_one_missed_answer_of_two_is_a_slip_and_two_are_a_flag(wrong: int, flagged: bool) -> None:
     """As in a study of roles, whose tasks have one known answer in each of two items."""
-    from stillme.study.config import Config
+    from stillme.study.config import StudyConfig
+    from stillme.study.items import Item, Output
     from stillme.study.quality import Rater, Rating, quality_of
 
     rater = Rater(
-        name="r", slot="s", participant="p", batch="b", state="done", excluded="", begun=0.0, ended=600.0, asked=2,
-        version=1, written=False,
+        name="r", slot="s", participant="p", excluded="", begun=0.0, ended=600.0, asked=2, version=1, written=False,
+        seconds={},
     )  # fmt: skip
+    scene = Output(file="", expected={"role_target": (1, 1)})
+    gold = Item(id="g", kind="gold", prompt="", questions=("role_target",), source="", outputs=(scene,))
     rows = [
         Rating(
-            rater="r", slot="s", item=f"g{n}", kind="gold", repeats="", position=n, side=0, output=0,
-            axis="role_target", value=2 if n < wrong else 1, at=0.0, first=None, expected=(1, 1), shown=400,
+            rater=rater, item=gold, position=n, side=0, output=0, axis="role_target", value=2 if n < wrong else 1,
+            at=0.0, first=None, shown=400,
         )
         for n in range(2)
     ]  # fmt: skip
     texts = {"consent": "x" * 40, "guide": "x" * 20, "debrief": "x" * 20}
-    config = Config.model_validate({"texts": texts})
-    assert ("gold" in quality_of(config, rater, rows, {}, {}, None).flags) is flagged
+    config = StudyConfig.model_validate({"texts": texts})
+    assert ("gold" in quality_of(config, rater, rows, {}).flags) is flagged
 
 
 def test_unequal_groups_are_weighed_by_their_share() -> None:
     """Drawn evenly over groups of different size, a small group's edits must not count as much as they are shown."""
     from stillme.core.types import Prompt
-    from stillme.study.candidates import Candidate, EditedOutput, with_chances
+    from stillme.study.candidates import OfferedItem, with_chances
+    from stillme.study.items import Output
 
     prompt = Prompt(id="x", text="x", category="", subcategory="")
 
-    def candidate(n: int, group: str) -> Candidate:
-        output = EditedOutput(edit=f"e{n}", image="", editor="one", arm="baseline")
-        return Candidate(portrait=f"p{n}", groups={"g": group}, prompt=prompt, outputs=(output,))
+    def candidate(n: int, group: str) -> OfferedItem:
+        output = Output(file="", edit=f"e{n}", strata={"editor": "one", "arm": "baseline"})
+        return OfferedItem(portrait=f"p{n}", groups={"g": group}, prompt=prompt, outputs=(output,))
 
     offered = [candidate(n, "large" if n < 40 else "small") for n in range(48)]
     picked = with_chances([*offered[:4], *offered[40:44]], offered)

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
-from stillme.study.app import ServeOptions, build, preview
+from stillme.study.app import build, preview
 from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
@@ -133,8 +133,8 @@ def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch:
         assert browser.complete().json() == {"missing": []}
         seen.append(browser.page())
 
-    monkeypatch.setattr("stillme.web.serving.Server.run", walk)
-    preview(folder, ServeOptions(), said.append)
+    monkeypatch.setattr("stillme.web.serving.WebServer.run", walk)
+    preview(folder, said.append)
     assert all("Preview: nothing is kept" in page for page in seen)
     assert any("Before participants come" in line and "contact" in line for line in said)
     assert sorted(path.name for path in folder.iterdir()) == before

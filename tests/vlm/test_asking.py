@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from stillme.core.errors import UnknownName
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named, prices
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, model_named
 from stillme.judges.vlm.image_encoding import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
 from tests.vlm.conftest import KEY, ServedModel
@@ -49,7 +49,7 @@ def question(images: list[ImageFile]) -> Question:
 def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered), reply
+    assert isinstance(reply, ModelAnswered), reply
     assert reply.value == Verdict(reason="as asked", score=4)
     assert json.loads(reply.text) == GOOD
     (asked,) = served.server.calls()
@@ -64,7 +64,7 @@ def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire:
 @every_provider
 def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, question: Question):
     reply = serve(wire, GOOD, max_tokens=1000).model.ask(question)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.effective["sent"]["max_tokens"] == 1000
     assert "temperature" not in reply.effective["sent"]
     assert reply.effective["tokens"]["input"] == 3000
@@ -135,7 +135,7 @@ BAD = {
 def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, question: Question, bad: str):
     served = serve(wire, bad, GOOD)
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered), reply
+    assert isinstance(reply, ModelAnswered), reply
     assert reply.earlier == bad
     assert reply.effective["asked"] == 2
     assert len(served.server.calls()) == 2
@@ -165,7 +165,7 @@ def test_a_truncated_answer_is_malformed_even_if_it_parses(serve: Serve, wire: W
 def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
     served = serve(CHAT, f"```json\n{json.dumps(GOOD)}\n```")
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.text.startswith("```json"), "the raw text is kept"
 
 
@@ -232,7 +232,7 @@ def test_a_wrong_key_is_not_in_the_error_and_can_be_put_right(serve: Serve, wire
     assert isinstance(reply, Failed)
     if wire.key_variable:
         assert KEY not in reply.error
-    assert isinstance(served.model.ask(question), Answered)
+    assert isinstance(served.model.ask(question), ModelAnswered)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_every_supported_setting_reaches_the_provider(
 ):
     served = serve(wire, GOOD, **settings)
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered), reply
+    assert isinstance(reply, ModelAnswered), reply
     sent = served.server.calls()[0].content.decode()
     for name, value in settings.items():
         assert name in reply.effective["sent"]
@@ -288,11 +288,11 @@ def test_openai_is_asked_not_to_store_portraits(serve: Serve, question: Question
 
 def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Question):
     known = serve(GEMINI, GOOD).model.ask(question)
-    assert isinstance(known, Answered)
+    assert isinstance(known, ModelAnswered)
     assert known.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
     assert "cost" not in known.effective
     unknown = serve(CHAT, GOOD).model.ask(question)
-    assert isinstance(unknown, Answered)
+    assert isinstance(unknown, ModelAnswered)
     assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
 
 
@@ -304,17 +304,17 @@ def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
             reply = model.ask(question)
         (asked,) = server.calls()
     assert asked.json["service_tier"] == "flex"
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.effective["service_tier"] == "flex"
-    full = prices.expected(given.model_copy(update={"service_tier": None}))
+    full = given.model_copy(update={"service_tier": None}).expected_dollars()
     assert full is not None
     assert reply.cost == pytest.approx(full / 2)
-    assert prices.expected(given) == pytest.approx(full / 2)
+    assert given.expected_dollars() == pytest.approx(full / 2)
 
 
 def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):
     reply = serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.cost == pytest.approx((3000 * 2 + 600 * 4) / 1e6)
     assert "cost" not in reply.effective
 
@@ -326,7 +326,7 @@ def test_an_image_is_encoded_once_however_often_and_to_whomever_it_is_sent(serve
         replies = list(pool.map(lambda place: models[place % 2].ask(question), range(16)))
     for model in models:
         model.close()
-    assert all(isinstance(reply, Answered) for reply in replies)
+    assert all(isinstance(reply, ModelAnswered) for reply in replies)
     assert encoder.misses == 2
 
 
@@ -351,7 +351,7 @@ def test_each_question_carries_its_own_images(serve: Serve, wire: WireFormat, im
     served = serve(wire, GOOD, concurrency=8)
     questions = [Question(system="-", parts=(str(place % 2), images[place % 2]), answer=Verdict) for place in range(16)]
     with ThreadPoolExecutor(8) as pool:
-        assert all(isinstance(reply, Answered) for reply in pool.map(served.model.ask, questions))
+        assert all(isinstance(reply, ModelAnswered) for reply in pool.map(served.model.ask, questions))
     expected = [served.model.prepare(question).parts[1] for question in questions[:2]]
     for asked in served.server.calls():
         seen = wire.parse(asked.json)
@@ -368,7 +368,7 @@ def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):
     Image.fromarray(np.zeros((600, 1200, 3), dtype=np.uint8)).save(file)
     served = serve(CHAT, GOOD, image_side=300)
     reply = served.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict))
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.effective["images"] == [[300, 150]]
 
 
@@ -387,7 +387,7 @@ def test_many_threads_share_one_model(serve: Serve, question: Question):
     served = serve(CHAT, script=script, concurrency=12)
     with ThreadPoolExecutor(12) as pool:
         replies = list(pool.map(lambda _: served.model.ask(question), range(36)))
-    assert all(isinstance(reply, Answered) for reply in replies)
+    assert all(isinstance(reply, ModelAnswered) for reply in replies)
     assert most > 6
 
 

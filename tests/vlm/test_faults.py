@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Answered, Malformed, Model, Question
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, Question
 from stillme.judges.vlm.settings import ModelSettings
 from tests.editors.hosted.loopback import Says
 from tests.vlm.conftest import KEY, ServedModel
@@ -48,7 +48,7 @@ def failed(served: ServedModel, question: Question, says: Says) -> Failed:
     reply = served.model.ask(question)
     assert isinstance(reply, Failed), reply
     assert len(served.server.calls()) == before + 1, "retries are for the caller"
-    assert isinstance(served.model.ask(question), Answered), "a failure is never final"
+    assert isinstance(served.model.ask(question), ModelAnswered), "a failure is never final"
     return reply
 
 
@@ -90,7 +90,7 @@ def test_a_missing_key_is_fatal_and_can_be_put_right(serve: Serve, question: Que
     assert isinstance(reply, Failed)
     assert (reply.fatal, reply.retryable) == (True, True)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert isinstance(served.model.ask(question), Answered)
+    assert isinstance(served.model.ask(question), ModelAnswered)
 
 
 def test_a_setting_that_would_be_ignored_is_fatal(serve: Serve, question: Question):
@@ -209,7 +209,7 @@ def test_a_key_is_redacted_before_the_message_is_cut(serve: Serve, wire: WireFor
 @every_provider
 def test_a_turn_that_is_far_away_is_returned_instead_of_slept(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD, requests_per_minute=2)
-    assert isinstance(served.model.ask(question), Answered)
+    assert isinstance(served.model.ask(question), ModelAnswered)
     reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert (reply.throttled, reply.retryable, reply.fatal) == (True, True, False)
@@ -244,7 +244,7 @@ def test_an_answer_without_counted_tokens_has_an_unknown_cost(
         assert isinstance(reply, Failed)
         assert "an HTTP 200 without `usage`" in reply.error
         return
-    assert isinstance(reply, Answered), reply
+    assert isinstance(reply, ModelAnswered), reply
     assert (reply.cost, reply.effective["cost"]) == (0.0, "unknown")
 
 
@@ -252,7 +252,7 @@ def test_a_sum_with_an_unknown_part_is_unknown(serve: Serve, question: Question)
     served = serve(GEMINI, GOOD)
     served.server.breaks(Says(body={**GEMINI.answer("no JSON"), "usageMetadata": {}}))
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
 
 
@@ -265,7 +265,7 @@ def test_the_server_is_recorded_without_its_password(serve: Serve, question: Que
     model = Model(secret)
     reply = model.ask(question)
     model.close()
-    assert isinstance(reply, Answered), reply
+    assert isinstance(reply, ModelAnswered), reply
     assert reply.effective["server"] == address.removeprefix("http://").partition("/")[0]
 
 
@@ -303,7 +303,7 @@ def test_such_an_answer_without_a_count_of_tokens_has_an_unknown_cost(
     body |= {"usage": {}} if wire is ANTHROPIC else {}
     served.server.breaks(Says(body=body))
     reply = served.model.ask(question)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
 
 
@@ -319,7 +319,7 @@ def test_an_answer_is_limited_in_size(
     serve: Serve, wire: WireFormat, question: Question, monkeypatch: pytest.MonkeyPatch
 ):
     served = serve(wire, GOOD)
-    assert isinstance(served.model.ask(question), Answered)
+    assert isinstance(served.model.ask(question), ModelAnswered)
     monkeypatch.setattr("stillme.core.http.client.MOST_BYTES", 2**20)
     reply = failed(served, question, Says(body=b" " * (2**20 + 1)))
     assert (reply.retryable, reply.effective) == (True, {"cost": "unknown"}), "it was answered, and perhaps charged"
@@ -328,7 +328,7 @@ def test_an_answer_is_limited_in_size(
 @every_provider
 def test_a_question_whose_answer_is_cut_off_may_have_been_charged(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD, timeout=0.5)
-    assert isinstance(served.model.ask(question), Answered)
+    assert isinstance(served.model.ask(question), ModelAnswered)
     assert failed(served, question, Says(body=b"{}  ", truncated=True)).effective == {"cost": "unknown"}
     assert failed(served, question, Says(hangs=True)).effective == {"cost": "unknown"}
     assert len(served.server.calls()) == 5, "each time once, and `failed` asks once more"
@@ -355,7 +355,7 @@ def test_observations_come_before_scores(serve: Serve, wire: WireFormat, images:
     looking = Question(system="Judge.", parts=("Look:", images[0]), answer=Seen)
     served = serve(wire, {"score": 4, "observations": "darker"}, {"observations": "darker", "score": 4})
     reply = served.model.ask(looking)
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ModelAnswered)
     assert reply.effective["asked"] == 2
     again = serve(wire, {"score": 4, "observations": "darker"}).model.ask(looking)
     assert isinstance(again, Malformed)

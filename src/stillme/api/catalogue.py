@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from stillme.core import registry
 from stillme.core.errors import InvalidParameters, StillmeError
-from stillme.core.protocols import HasValidityCards, Needs
+from stillme.core.protocols import Needs
 from stillme.core.types import Portrait, Prompt
 
 
@@ -171,7 +171,7 @@ def _calibration(name: str) -> dict[str, Any]:
     state = known.verdicts if known else "not calibrated"
     return {
         "calibration": state,
-        "cards": [card.text() for card in judge.cards()] if isinstance(judge, HasValidityCards) else [],
+        "cards": [card.text() for card in judge.cards()],
     }
 
 

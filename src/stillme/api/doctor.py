@@ -22,7 +22,7 @@ from typing import Any, Literal
 from stillme import __version__
 from stillme.core import images, registry
 from stillme.core.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
-from stillme.core.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
+from stillme.core.protocols import Editor, Judge, Needs
 from stillme.editors.diffusion.gpus import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
@@ -360,9 +360,9 @@ def _lacking(needs: Needs, plugin: Editor | Judge | None, faults: Mapping[str, s
         broken = [target for target in _targets(needs) if faults.get(target)]
         # The first says why; the others follow from it.
         yield from (f"{target} cannot be imported ({faults[target]}); run `pip check`" for target in broken[:1])
-    if isinstance(plugin, ChecksRequests) and not unmet:
+    if plugin and not unmet:
         yield from plugin.problems([], [])
-    if isinstance(plugin, ChecksMachine):
+    if plugin:
         yield from plugin.lacking(online=online)
 
 

@@ -13,7 +13,7 @@ from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
 from stillme.audit.sampling import Sample, draw, read_cells
 from stillme.core.errors import StillmeError, did_you_mean
-from stillme.core.protocols import ChecksRequests, ChecksSeeds
+from stillme.core.protocols import Plugin
 from stillme.core.types import Portrait, Prompt
 from stillme.judges.ensemble import PAIRWISE
 
@@ -197,18 +197,16 @@ def _is_combined(section: EnsembleSection, named: NamedJudge) -> bool:
 
 
 def check_requests(
-    say: Say, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
+    say: Say, kind: str, plugins: Sequence[Plugin], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
 ) -> None:
     """Report what an editor or judge cannot do, before the first edit is paid for."""
     for index, plugin in enumerate(plugins):
-        if isinstance(plugin, ChecksRequests):
-            for sentence in plugin.problems(portraits, prompts):
-                say((kind, index, "parameters"), sentence)
+        for sentence in plugin.problems(portraits, prompts):
+            say((kind, index, "parameters"), sentence)
 
 
 def check_seeds(say: Say, editors: Sequence[NamedEditor]) -> None:
     """Report seeds that an editor cannot take."""
     for index, named in enumerate(editors):
-        if isinstance(named.editor, ChecksSeeds):
-            for sentence in named.editor.seed_problems(named.seeds):
-                say(("editors", index), sentence)
+        for sentence in named.editor.seed_problems(named.seeds):
+            say(("editors", index), sentence)

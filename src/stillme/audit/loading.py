@@ -42,15 +42,7 @@ from stillme.core.errors import (
     did_you_mean,
 )
 from stillme.core.paper import setting
-from stillme.core.protocols import (
-    ChecksMachine,
-    ChecksRequests,
-    Editor,
-    Judge,
-    NeedsCasts,
-    NeedsPortraits,
-    NeedsPrompts,
-)
+from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
@@ -152,12 +144,9 @@ class _Loader:
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
         for named in editors:
-            if isinstance(named.editor, NeedsCasts):
-                named.editor.set_casts([(cast.portraits, cast.prompt) for cast in casts])
-            if isinstance(named.editor, NeedsPortraits):
-                named.editor.set_portraits(portraits)
-            if isinstance(named.editor, NeedsPrompts):
-                named.editor.set_prompts(prompts)
+            named.editor.set_casts([(cast.portraits, cast.prompt) for cast in casts])
+            named.editor.set_portraits(portraits)
+            named.editor.set_prompts(prompts)
         if self._ready and portraits:
             say = self._problem_of_built
             checks.check_requests(say, "editors", [named.editor for named in editors], portraits, prompts)
@@ -227,7 +216,9 @@ class _Loader:
             )
             return ()
         kept = self._chosen(section, portraits)
-        if self._ready:
+        # Those that came with stillme can be read, as `stillme doctor` tells; to decode them takes a second.
+        shipped = self._given.portraits is None and registry.is_own("portrait set", section.source)
+        if self._ready and not shipped:
             where = self._places.place(("portraits", "source"))
             self.problems.extend(
                 Problem(place=f"{where}, {problem.place}", message=problem.message)
@@ -314,10 +305,10 @@ class _Loader:
         )
         if editor is None:
             return None
-        if self._ready and self._works_here and isinstance(editor, ChecksMachine):
+        if self._ready and self._works_here:
             for sentence in editor.lacking(online=False):
                 self._problem(location, f"{name}: {sentence}")
-        seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
+        seeds = section.seeds or [editor.default_seed]
         if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")
         if section.paper and setting().named(section.paper) is None:
@@ -407,18 +398,18 @@ class _Loader:
         judge: Judge | None = self._plugin("judge", section.use, parameters, location)
         if judge is None:
             return None
-        if self._ready and isinstance(judge, ChecksRequests):
+        if self._ready:
             for sentence in judge.problems((), ()):
                 self._problem(location, f"{name}: {sentence}")
-        recipe = registry.Recipe(
+        recipe = registry.PluginRecipe(
             kind="judge", use=section.use, parameters=parameters, base=self._base, key=judge.spec.key
         )
         return NamedJudge(name=name, judge=judge, epochs=1, control_pairs=ControlPairsSection(share=0), recipe=recipe)
 
     def _recipe(
         self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge
-    ) -> registry.Recipe:
-        return registry.Recipe(
+    ) -> registry.PluginRecipe:
+        return registry.PluginRecipe(
             kind=kind, use=section.use, parameters=section.parameters, base=self._base, key=built.spec.key
         )
 

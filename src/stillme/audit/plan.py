@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -27,17 +27,8 @@ from stillme.audit.design import (
 from stillme.audit.grid import NOOP, Cell, Grid
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
-from stillme.core.protocols import (
-    Editor,
-    Fingerprinted,
-    HasNotes,
-    HasProvider,
-    HasValidityCards,
-    Judge,
-    KnowsAnswers,
-    ValidityCard,
-)
-from stillme.core.registry import Recipe
+from stillme.core.protocols import Editor, Judge, ValidityCard
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
 from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
@@ -56,7 +47,7 @@ class NamedEditor:
     name: str
     editor: Editor
     seeds: tuple[int, ...]
-    recipe: Recipe | None = None
+    recipe: PluginRecipe | None = None
     """How to build it in another process; None for one that was built in Python."""
     time_limit: float | None = None
     """Seconds that one call may take, where audit.toml says."""
@@ -71,7 +62,7 @@ class NamedEditor:
             seeds=self.seeds,
             summary=_summary(self.editor),
             capabilities=self.editor.capabilities,
-            answers=_planted(self.editor, portraits) if isinstance(self.editor, KnowsAnswers) else None,
+            answers=_planted(self.editor, portraits),
             paper=self.paper,
         )
 
@@ -84,7 +75,7 @@ class NamedJudge:
     judge: Judge
     epochs: int
     control_pairs: ControlPairsSection = field(default_factory=ControlPairsSection)
-    recipe: Recipe | None = None
+    recipe: PluginRecipe | None = None
     """As an editor's."""
     time_limit: float | None = None
 
@@ -92,18 +83,17 @@ class NamedJudge:
     def asked_elsewhere(self) -> bool:
         """Whether it is a model on somebody else's computer, which may change without notice."""
         capabilities = self.judge.capabilities
-        return capabilities.kind == "model" and not capabilities.given and isinstance(self.judge, HasProvider)
+        return capabilities.kind == "model" and not capabilities.given and bool(self.judge.provider)
 
     def record(self, calibration: Mapping[str, Json] | None = None) -> JudgeRecord:
         """What reading its rows needs."""
-        cards = self.judge.cards() if isinstance(self.judge, HasValidityCards) else ()
         return JudgeRecord(
             name=self.name,
             spec=self.judge.spec,
             epochs=self.epochs,
             capabilities=self.judge.capabilities,
             summary=_summary(self.judge),
-            cards=tuple(_card(card) for card in cards),
+            cards=tuple(_card(card) for card in self.judge.cards()),
             calibration=calibration,
         )
 
@@ -163,8 +153,7 @@ class Audit:
     def notes(self) -> Iterator[str]:
         """What editors tell before their first edit."""
         for named in self.editors:
-            if isinstance(named.editor, HasNotes):
-                yield from (f"{named.name}: {note}." for note in named.editor.notes(self.requests(named)))
+            yield from (f"{named.name}: {note}." for note in named.editor.notes(self.requests(named)))
 
     def requests_by_portrait(self) -> Iterator[Request]:
         """All requests to all editors, portrait by portrait, so that a judge can share work on one source."""
@@ -237,7 +226,7 @@ class Audit:
                 editor=named.editor.spec,
                 seed=seed,
                 attributes_matter=named.editor.capabilities.attributes_matter,
-                content=_content(named.editor, portraits, prompt, arm, seed),
+                content=named.editor.fingerprint(portraits, prompt, arm, seed),
             )
 
     @property
@@ -418,18 +407,6 @@ def _named_spec(name: str, spec: Spec) -> dict[str, Json]:
     return {"name": name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
 
 
-def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
-    if not _knows_its_files(type(editor)):
-        return ""
-    return cast("Fingerprinted", editor).fingerprint(portraits, prompt, arm, seed)
-
-
-@cache
-def _knows_its_files(kind: type) -> bool:
-    """Whether editors of this class are `Fingerprinted`; asked for every request, and slow to find out."""
-    return issubclass(kind, Fingerprinted)
-
-
 def _first_portrait(request: Request) -> str:
     return request.portraits[0].id
 
@@ -448,7 +425,9 @@ def _card(card: ValidityCard) -> CardRecord:
     )
 
 
-def _planted(editor: KnowsAnswers, portraits: Sequence[Portrait]) -> PlantedAnswers:
+def _planted(editor: Editor, portraits: Sequence[Portrait]) -> PlantedAnswers | None:
+    if editor.planted is None:
+        return None
     factor, levels = editor.planted
     return PlantedAnswers(
         factor=factor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -106,6 +107,8 @@ def main() -> None:
             # A terminal whose encoding has no arrow shows a question mark instead of a crash.
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, _terminate)
+    # Imports are a tenth slower while every few hundred new objects are searched for cycles.
+    gc.set_threshold(50_000)
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

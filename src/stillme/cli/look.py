@@ -83,9 +83,9 @@ def schema(what: str) -> None:
     """
     if what == "study":
         from stillme.audit.schemas import schema_of
-        from stillme.study.config import Config
+        from stillme.study.config import StudyConfig
 
-        print_json(schema_of(Config, "study.toml of stillme"))
+        print_json(schema_of(StudyConfig, "study.toml of stillme"))
     else:
         from stillme.audit.schemas import audit_schema
 

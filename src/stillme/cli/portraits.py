@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
-    from stillme.curation.versions import Crop, Written
+    from stillme.curation.versions import Crop, WrittenVersion
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -79,8 +80,8 @@ def sample(
     Cells that cannot be filled and pictures that cannot be used are listed.
     """
     from stillme.cli.progress import progress
-    from stillme.curation.drawing import SampleOptions
     from stillme.curation.making import sample_pools
+    from stillme.curation.pools import SampleOptions
     from stillme.curation.sources import open_source
 
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
@@ -210,7 +211,7 @@ def verify(home: Path, as_json: bool) -> None:
 
     versions = check(home)
     if as_json:
-        print_json([version.as_json() for version in versions])
+        print_json([{**asdict(version), "folder": str(version.folder)} for version in versions])
     else:
         for version in versions:
             echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
@@ -242,9 +243,9 @@ def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
     return watch
 
 
-def _tell(written: Written, as_json: bool) -> None:
+def _tell(written: WrittenVersion, as_json: bool) -> None:
     if as_json:
-        print_json(written.as_json())
+        print_json({**asdict(written), "folder": str(written.folder)})
         return
     if not written.new:
         echo(f"{written.folder} already is this set; nothing was written.")

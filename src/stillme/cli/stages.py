@@ -22,7 +22,7 @@ _EXIT_RETRY = 3
 
 
 def _stage_options(command: Command) -> Command:
-    """RunOptions of the commands that work on an audit."""
+    """Options of the commands that work on an audit."""
     for option in (
         json_option,
         click.option("--allow-changes", is_flag=True, help="Continue even if audit.toml changed and work is redone."),

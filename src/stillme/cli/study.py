@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
 from stillme.cli.terminal import echo
 
+if TYPE_CHECKING:
+    from stillme.study.opening import Study
+
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def _study_argument(command: Command) -> Command:
     return click.argument("study", type=_FOLDER, default=".", metavar="[STUDY]")(command)
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[Study]:
+    from stillme.study.opening import open_study
+
+    with open_study(folder) as study:
+        yield study
+
+
+def _count(*names: str, default: int, text: str, least: int = 0) -> Callable[[Command], Command]:
+    return click.option(*names, default=default, show_default=True, type=click.IntRange(least), help=text)
 
 
 _HELP = """Have raters score edits, blind, and compare them with models.
@@ -40,10 +58,8 @@ def study_group() -> None:
 @study_group.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--out", type=_FOLDER, help="Folder of the study; by default `study` inside the run.")
-@click.option(
-    "--items", default=500, show_default=True, help="Items to draw, balanced over prompts, groups and editors."
-)
-@click.option("--per-task", default=50, show_default=True, help="Items per participant.")
+@_count("--items", default=500, text="Items to draw, balanced over prompts, groups and editors.", least=1)
+@_count("--per-task", default=50, text="Items per participant.", least=1)
 @click.option(
     "--compare",
     type=click.Choice(["auto", "arms", "editors", "none", "roles"]),
@@ -65,16 +81,10 @@ def study_group() -> None:
     show_default=True,
     help="`informative`: likelier where models disagree, with known chances; corrected means weigh by them.",
 )
-@click.option("--gold", default=2, show_default=True, help="Items with known answers, per task.")
-@click.option("--attention", default=2, show_default=True, help="Attention checks, per task.")
-@click.option("--repeats", default=2, show_default=True, help="Items shown twice, per task.")
-@click.option(
-    "--size",
-    "side",
-    default=768,
-    show_default=True,
-    help="Side of the square that every picture is fitted to, in pixels.",
-)
+@_count("--gold", default=2, text="Items with known answers, per task.")
+@_count("--attention", default=2, text="Attention checks, per task.")
+@_count("--repeats", default=2, text="Items shown twice, per task.")
+@_count("--size", "side", default=768, text="Side of the square that every picture is fitted to, in pixels.", least=1)
 @click.option(
     "--recruit",
     type=click.Choice(["prolific", "mturk", "class"]),
@@ -94,15 +104,11 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 
     Pictures are copied blind: one format, one size, no metadata. The admin password is printed once.
     """
-    from stillme.study.drawing import Design, new_study
+    from stillme.study.drawing import StudyDesign, new_study
 
-    design["recruit"] = design["recruit"] or ""
-    for name in ("items", "per_task", "gold", "attention", "repeats", "side"):
-        least = 0 if name in ("gold", "attention", "repeats") else 1
-        if design[name] < least:
-            raise click.UsageError(f"--{name.replace('_', '-')} is at least {least}.")
     with opened_run(run) as recorded:
-        made = new_study(recorded, out, Design(**design), lambda text: echo(text, err=True))
+        design["recruit"] = design["recruit"] or ""
+        made = new_study(recorded, out, StudyDesign(**design), lambda text: echo(text, err=True))
     real = sum(item.kind == "real" for item in made.drawn.items)
     if as_json:
         print_json(
@@ -132,16 +138,15 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that is trusted to name the client."
 )
-def serve(study: Path, proxies: tuple[str, ...], **options: Any) -> None:
+def serve(study: Path, **options: Any) -> None:
     """Serve a study until interrupted.
 
     By default only this machine can connect. Every answer is on disk before the page confirms it. Changed texts or
     questions in study.toml are a new version, for people who have not begun.
     """
-    from stillme.study.app import ServeOptions
     from stillme.study.app import serve as run
 
-    run(study, ServeOptions(proxies=proxies, **options), echo)
+    run(study, echo, **options)
     print_next("study", "status", study)
 
 
@@ -154,10 +159,9 @@ def preview(study: Path, **options: Any) -> None:
 
     Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
     """
-    from stillme.study.app import ServeOptions
     from stillme.study.app import preview as run
 
-    run(study, ServeOptions(**options), echo)
+    run(study, echo, **options)
     print_next("study", "serve", study)
 
 
@@ -172,9 +176,8 @@ def invite(study: Path, count: int, address: str, as_json: bool) -> None:
     Only their hashes are stored, so save the links now.
     """
     from stillme.study.entry import invite as make
-    from stillme.study.opening import open_study
 
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         links = [f"{address.rstrip('/')}/i/{code}" for code in make(opened, count)]
     if as_json:
         print_json(links)
@@ -191,13 +194,12 @@ def status(study: Path, as_json: bool) -> None:
 
     Works while the study is served. Exits with 1 if the median pay is below the study's floor.
     """
-    from stillme.study.opening import open_study
     from stillme.study.progress import overview_of
 
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         overview = overview_of(opened)
     if as_json:
-        print_json(overview.as_json())
+        print_json(asdict(overview))
     else:
         echo(overview.as_text())
         print_next("study", "close", study)
@@ -223,9 +225,8 @@ def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
     Raters have pseudonyms, and times count from each rater's start.
     """
     from stillme.study.export import export_study
-    from stillme.study.opening import open_study
 
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         written = export_study(opened, to or study / "export", kind)
     if as_json:
         print_json({"files": [str(path) for path in written]})
@@ -245,10 +246,9 @@ def submissions(study: Path, file: Path, as_json: bool) -> None:
     and screened-out submissions free their places. Rejected ones are excluded. The ids of approved ones are deleted.
     decisions.csv in STUDY has the approvals and rejections to paste back.
     """
-    from stillme.study.opening import open_study
     from stillme.study.submissions import apply_statuses
 
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         applied = apply_statuses(opened, file)
     if as_json:
         print_json({"done": dict(applied.done), "decisions": dict(applied.decisions), "file": str(applied.file or "")})
@@ -268,13 +268,12 @@ def purge(study: Path, as_json: bool) -> None:
 
     For when all are paid: the study must be closed, and the last day to withdraw over. Answers stay, under pseudonyms.
     """
-    from stillme.study.opening import open_study
     from stillme.study.submissions import purge as purge_ids
 
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         gone = purge_ids(opened)
     if as_json:
-        print_json(gone.as_json())
+        print_json(asdict(gone))
         return
     echo(f"Deleted {gone.ids} ids and the keyed hashes of {gone.hashes} participants, in the database and its log.")
     print_next("study", "export", study)
@@ -322,12 +321,11 @@ def close(
     Running it again adds only new ratings.
     """
     from stillme.study.closing import UndecidedRaters, close_study
-    from stillme.study.opening import open_study
     from stillme.study.progress import ids_held
     from stillme.study.submissions import describe
 
     options: dict[str, Any] = {"wait": wait, "dry_run": dry_run}
-    with open_study(study) as opened:
+    with _opened(study) as opened:
         try:
             done = close_study(opened, run_folder, flagged=flagged or "ask", **options)
         except UndecidedRaters as undecided:
@@ -339,7 +337,7 @@ def close(
         described = describe(opened, demographics, Path(done.run)) if demographics and not dry_run else None
         held = ids_held(opened)
     if as_json:
-        print_json({**done.as_json(), "ids_held": held.as_json()})
+        print_json({**asdict(done), "ids_held": asdict(held)})
         return
     for case in done.flagged:
         echo(f"failed checks: {case}", err=True)

@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-from stillme.core.redaction import redacted
-
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, marks that change the reading order, and halves of characters."""
 
@@ -69,4 +67,6 @@ def configure_logs(verbose: int) -> None:
 
 class _Redacting(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        from stillme.core.redaction import redacted  # `--help` writes no log, and needs none of the types behind it
+
         return printable(redacted(super().format(record)))

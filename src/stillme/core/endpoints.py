@@ -1,26 +1,22 @@
-"""A web address that answers JSON to JSON: fill in a template, send it, and say what the answer means."""
+"""A server that editors and judges ask: its address, its keys, and what an audit says of one of the user's own."""
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from stillme.core import images
 from stillme.core.addresses import is_loopback, key_in, key_problem, problems_of
-from stillme.core.http.replies import Reply, Unanswered, failure_of
+from stillme.core.http.replies import CallFailed, Reply
 from stillme.core.json_paths import Mark
-from stillme.core.placeholders import fill, fill_json, names_in, unknown_names
+from stillme.core.placeholders import fill, names_in, unknown_names
 from stillme.core.protocols import Parameters
-from stillme.core.redaction import redacted, shortened
+from stillme.core.redaction import redacted, without_secrets
 from stillme.core.throttle import RateLimiter, TooEarly
-from stillme.core.types import Failed, Json
+from stillme.core.types import Json
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -29,8 +25,20 @@ _VARIABLE = "env:"
 _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"})
 
 
-class EndpointParameters(Parameters):
-    """Where to ask, with which words, and what a refusal looks like. How calls are made is not part of the key."""
+class CallParameters(Parameters):
+    """How calls are made, which is not part of the key."""
+
+    insecure_http: bool = Field(default=False, exclude=True)
+    """Send keys also over plain http to another machine."""
+    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
+    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
+    """Calls at once."""
+    timeout: float = Field(default=300.0, gt=0, exclude=True)
+    """Seconds for one whole answer; for queued work, also the longest wait before a call ends."""
+
+
+class EndpointParameters(CallParameters):
+    """Where to ask, with which words, and what a refusal looks like."""
 
     url: str = Field(pattern=r"^https?://")
     method: Literal["POST", "PUT"] = "POST"
@@ -46,15 +54,8 @@ class EndpointParameters(Parameters):
     """The values that mark one; without any, every value but null, false, zero and an empty one."""
     refusal_message: str = ""
     """Path of the words that are kept with a refusal; by default the marking field itself."""
-    insecure_http: bool = Field(default=False, exclude=True)
-    """Whether `{env:…}` may be sent over plain http to another machine."""
     price: float | None = Field(default=None, ge=0, exclude=True)
     """US dollars of one answered call; by default 0 on this machine, elsewhere unknown."""
-    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
-    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
-    """Calls at once."""
-    timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds for one whole answer."""
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -62,130 +63,99 @@ class EndpointParameters(Parameters):
         mark = Mark(path=self.refusal, values=self.refusal_values, words=self.refusal_message, pictures=1)
         return (mark,) if self.refusal else ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusing:
-    """The server declined."""
-
-    message: str
-    charged: bool
-
-
-class Address:
-    """Where an endpoint is, and the headers with its keys."""
-
-    def __init__(self, parameters: EndpointParameters) -> None:
-        self._settings = parameters
-        address = urlsplit(parameters.url)
-        self.server = address.netloc
-        self.price = 0.0 if parameters.price is None and is_loopback(address.hostname or "") else parameters.price
+    @property
+    def dollars(self) -> float | None:
         """Of one answered call; None if unknown."""
-        self.variables = [name.removeprefix(_VARIABLE) for name in self._names if name.startswith(_VARIABLE)]
-
-    @property
-    def _names(self) -> list[str]:
-        return sorted(names_in(self._settings.headers))
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers with their variables filled in."""
-        values = {f"{_VARIABLE}{name}": key_in(name) for name in self.variables}
-        return {name: fill(text, values) for name, text in self._settings.headers.items()}
-
-    def problems(self) -> Iterator[str]:
-        """Keys that are missing, or would be stored or sent in the open."""
-        for name in self._names:
-            if not name.startswith(_VARIABLE):
-                yield f"`headers` has the unknown placeholder {{{name}}}; only {{env:NAME}} is known there"
-        for name in self.variables:
-            if problem := key_problem(name):
-                yield problem
-        for name, text in self._settings.headers.items():
-            if name.lower() in _SECRET_HEADERS and not names_in(text):
-                yield f"`headers.{name}` would be stored as it is; put its value into a variable and write {{env:NAME}}"
-        key = self.variables[0] if self.variables else ""
-        yield from problems_of(self._settings.url, key=key, insecure_http=self._settings.insecure_http)
+        return 0.0 if self.price is None and is_loopback(urlsplit(self.url).hostname or "") else self.price
 
     def template_problems(self, known: Sequence[str], needed: Sequence[str], *more: Json) -> Iterator[str]:
         """Placeholders of the template, or of `more` beside it, that are unknown or missing."""
-        everything = [self._settings.template, *more]
+        everything = [self.template, *more]
         yield from unknown_names("template", everything, frozenset(known))
         for name in needed:
             if not {name, f"{name}_data_uri"} & names_in(everything):
                 yield f"`template` has no {{{name}}}; add it where the server expects it"
 
 
-class Endpoint:
-    """One web address that takes JSON. Threads share its connections; they are opened with the first call."""
+class ApiServer:
+    """One server for all threads: its keys, one rate limit, connections that are opened with the first call.
 
-    def __init__(self, parameters: EndpointParameters) -> None:
-        self._settings = parameters
-        self.address = Address(parameters)
-        self._limiter = RateLimiter(parameters.requests_per_minute)
+    Headers may hold `{env:NAME}`. A header whose key is not set is left out where `key_required` is false.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], settings: CallParameters, *, key_required: bool = True
+    ) -> None:
+        self.url, self.host = url, urlsplit(url).netloc
+        self.token = ""
+        """A secret that was received on the way, and must not be stored either."""
+        self._headers, self._settings, self._key_required = dict(headers), settings, key_required
+        self._limiter = RateLimiter(settings.requests_per_minute)
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
-
-    def ask(self, values: Mapping[str, object]) -> Reply | Refusing | Failed:
-        """One call: an answer with a good status, a refusal, or what went wrong."""
-        if problem := next(self.address.problems(), None):
-            return Failed(error=problem, retryable=False, fatal=True)
-        turn = self._limiter.wait()
-        if isinstance(turn, TooEarly):
-            return turn.failed(self.address.server)
-        url, body = self._settings.url, fill_json(self._settings.template, values)
-        try:
-            reply = self._connected().send(self._settings.method, url, json=body, headers=self.address.headers)
-        except Unanswered as error:
-            effective = {"cost": "unknown"} if error.sent and self.address.price != 0 else {}
-            return Failed(error=self.shown(str(error)), retryable=True, effective=effective)
-        if refusal := self._refusal(reply):
-            return refusal
-        if reply.status < 300:
-            return reply
-        failed = failure_of(reply.status, reply.text, reply.headers, url=url)
-        return replace(failed, error=self.shown(failed.error))
-
-    def failed(self, error: str) -> Failed:
-        """An answer that is charged and of no use."""
-        return Failed(error=error, retryable=True, effective=self.unknown_cost, cost=self.address.price or 0.0)
+        self._connections: dict[str, Connection] = {}
 
     @property
-    def unknown_cost(self) -> Mapping[str, Json]:
-        """What the effective parameters say of a call without a known price."""
-        return {"cost": "unknown"} if self.address.price is None else {}
+    def variables(self) -> list[str]:
+        """The variables whose values are sent."""
+        names = [name.removeprefix(_VARIABLE) for name in sorted(names_in(self._headers)) if name.startswith(_VARIABLE)]
+        return [name for name in names if self._key_required or key_in(name)]
 
-    def shown(self, text: str) -> str:
-        """A server's words as they may be stored: one line of limited length, without keys."""
-        return shortened(self.redacted(text))
+    def problems(self) -> Iterator[str]:
+        """Keys that are missing, or would be stored or sent in the open."""
+        for name in sorted(names_in(self._headers)):
+            if not name.startswith(_VARIABLE):
+                yield f"`headers` has the unknown placeholder {{{name}}}; only {{env:NAME}} is known there"
+        variables = self.variables
+        yield from filter(None, map(key_problem, variables))
+        for name, text in self._headers.items():
+            if name.lower() in _SECRET_HEADERS and not names_in(text):
+                yield f"`headers.{name}` would be stored as it is; put its value into a variable and write {{env:NAME}}"
+        key, insecure_http = next(iter(variables), ""), self._settings.insecure_http
+        yield from problems_of(self.url, key=key, insecure_http=insecure_http)
+
+    def connected(self) -> Connection:
+        """The connection, when it is this caller's turn; raises `CallFailed` if it may not be used, or not yet."""
+        turn = self._limiter.wait()
+        if isinstance(turn, TooEarly):
+            raise CallFailed.of(turn.failed(self.host))
+        if self.url not in self._connections:
+            for problem in self.problems():
+                raise CallFailed(problem, fatal=True)
+        return self._opened(self.url)
+
+    def download(self, link: str) -> Reply:
+        """What is behind a link, without our headers: its host must not see a key."""
+        return self._opened("").send("GET", link)
 
     def redacted(self, text: str) -> str:
-        """The text without the values of our headers' variables."""
-        return redacted(text, *map(key_in, self.address.variables))
+        """A server's words without keys."""
+        return redacted(text, *self._secrets)
+
+    def without_secrets(self, values: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A server's values without keys."""
+        return without_secrets(dict(values), *self._secrets)
 
     def close(self) -> None:
         """Close the connections. The next call opens them again."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
+            connections, self._connections = self._connections, {}
+        for connection in connections.values():
             connection.close()
 
-    def _refusal(self, reply: Reply) -> Refusing | None:
-        for mark in self._settings.marks:
-            if mark.found(reply.body) is not None:
-                message = self.redacted(mark.message(reply.body)) or "no reason given"
-                return Refusing(message=message, charged=reply.status < 300)
-        return None
+    @property
+    def _secrets(self) -> list[str]:
+        return [*map(key_in, self.variables), self.token]
 
-    def _connected(self) -> Connection:
+    def _opened(self, url: str) -> Connection:
+        """The connection to the server; without a url, one for links to anywhere."""
         from stillme.core.http.client import Connection
 
         with self._lock:
-            if self._connection is None:
-                self._connection = Connection(timeout=self._settings.timeout)
-            return self._connection
-
-
-def encoded(name: str, picture: Path) -> Mapping[str, str]:
-    """A picture as two placeholders, `{name}` in base64 and `{name_data_uri}`: PNG, upright, sRGB."""
-    text = base64.b64encode(images.encode_png(images.read_rgb(picture))).decode()
-    return {name: text, f"{name}_data_uri": f"data:image/png;base64,{text}"}
+            if url not in self._connections:
+                values = {f"{_VARIABLE}{name}": key_in(name) for name in self.variables}
+                sent = {name: text for name, text in self._headers.items() if names_in(text) <= values.keys()}
+                headers = {name: fill(text, values) for name, text in sent.items()} if url else {}
+                self._connections[url] = Connection(
+                    url, headers, timeout=self._settings.timeout, follow_redirects=not url
+                )
+            return self._connections[url]

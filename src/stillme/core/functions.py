@@ -54,17 +54,15 @@ class Function:
     arguments: Mapping[str, Json]
 
     @classmethod
-    def named_by(cls, parameters: FunctionParameters) -> Function:
-        """Import the function that the parameters name, from the audit's folder or the environment."""
-        module_name, colon, qualified = parameters.function.rpartition(":")
-        if not (colon and module_name and qualified):
-            raise StillmeError(f"{parameters.function!r} names no function. {_HOW}.")
-        module = _import(module_name, parameters.path("").resolve())
-        return cls.of(_member(module, module_name, qualified), parameters, name=f"{_stem(module_name)}:{qualified}")
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], parameters: FunctionParameters, *, name: str) -> Function:
-        """A function that is at hand."""
+    def of(cls, parameters: FunctionParameters, function: Callable[..., Any] | None = None) -> Function:
+        """A function at hand, or the one that the parameters name, from the audit's folder or the environment."""
+        name = parameters.function
+        if function is None:
+            module_name, colon, qualified = name.rpartition(":")
+            if not (colon and module_name and qualified):
+                raise StillmeError(f"{name!r} names no function. {_HOW}.")
+            module = _import(module_name, parameters.path("").resolve())
+            function, name = _member(module, module_name, qualified), f"{_stem(module_name)}:{qualified}"
         version = parameters.version or source_hash(function)
         return cls(call=function, name=name, version=version, arguments=parameters.arguments)
 

@@ -20,23 +20,22 @@ def dig(value: Json, *path: str | int) -> Json:
     return value
 
 
+def count(value: Json, *path: str | int) -> int:
+    """The whole number at `path`, or 0."""
+    found = dig(value, *path)
+    return found if isinstance(found, int) else 0
+
+
 def follow(value: Json, path: str) -> Json:
     """The value at a written path such as `data.0.b64_json`, or None; an empty path is the value itself."""
-    steps = path.split(".") if path else []
-    for step in steps:
-        value = dig(value, int(step) if isinstance(value, list) and step.isdigit() else step)
-    return value
+    return next(find(value, path), None) if path else value
 
 
 def find(value: Json, path: str) -> Iterator[Json]:
     """Every value at a written path in which `*` stands for each entry of a list; none where there is nothing."""
     step, _, rest = path.partition(".")
-    if step == "*":
-        entries = cast("list[Json]", value) if isinstance(value, list) else []
-        found = entries
-    else:
-        found = [follow(value, step)]
-    for entry in found:
+    listed = cast("list[Json]", value) if isinstance(value, list) else []
+    for entry in listed if step == "*" else [dig(value, int(step) if listed and step.isdigit() else step)]:
         if rest:
             yield from find(entry, rest)
         elif entry is not None:

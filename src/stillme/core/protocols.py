@@ -1,11 +1,10 @@
-"""What an editor and a judge must be. A plugin is one class and one entry-point line.
+"""What editors and judges are made of. A plugin is one class with one method, and one entry-point line.
 
     [project.entry-points."stillme.editors"]
     mine = "my_package.editor:MyEditor"
 
 The class is built from its validated `Parameters`, cheaply: weights and connections come with the first call. Its
-docstring's first line is what `stillme list` shows. Two class attributes are optional: `default_seed`, used where an
-audit names none, and `shorthand`, the parameter that takes what follows the colon in `use = "mine:this"`.
+docstring's first line is what `stillme list` shows. Everything but `edit_one` or `judge_one` has a default.
 """
 
 from __future__ import annotations
@@ -23,7 +22,20 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, PrivateAttr
 
 from stillme.core.capabilities import Capabilities, JudgeCapabilities, Needs
-from stillme.core.types import Arm, Assessment, EditOutcome, Json, Pair, Portrait, Prompt, Request, Spec
+from stillme.core.errors import UnreadableImage
+from stillme.core.types import (
+    Arm,
+    Assessment,
+    EditOutcome,
+    Failed,
+    Json,
+    Pair,
+    Portrait,
+    Prompt,
+    Rating,
+    Request,
+    Spec,
+)
 
 
 class Section(BaseModel):
@@ -89,108 +101,184 @@ class Parameters(Section):
         return self._folder / Path(written).expanduser()
 
 
-@runtime_checkable
-class Editor(Protocol):
-    """Turns a portrait and an instruction into an outcome."""
+_UNREADABLE = (UnreadableImage, FileNotFoundError, PermissionError)
+"""What a picture raises that cannot be read. Not every `OSError`: a connection that breaks may work again."""
 
-    Parameters: ClassVar[type[BaseModel]]
-    needs: ClassVar[Needs]
+
+class Plugin:
+    """What editors and judges have in common."""
+
+    Parameters: ClassVar[type[BaseModel]] = Parameters
+    needs: ClassVar[Needs] = Needs()
+    name: ClassVar[str] = ""
+    """Its name in audits; by default the class's, in small letters."""
+    version: ClassVar[str] = "1"
+    """Part of every result's key: change it whenever the same input would give another output."""
+    shorthand: ClassVar[str] = ""
+    """The parameter that takes what follows the colon in `use = "mine:this"`."""
+    runs_foreign_code: ClassVar[bool] = False
+    """Whether it calls code of the user's, which may take its process down."""
     spec: Spec
-    capabilities: Capabilities
+    """What keys its results."""
+
+    def __init__(self, parameters: BaseModel) -> None:
+        self.spec = spec_of(self.name or type(self).__name__.lower(), self.version, parameters)
+
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """One sentence per problem before the first call: which setting, portrait or prompt, and what to write."""
+        return iter(())
+
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """What the machine lacks besides `needs`, and what to do. Asks other computers only if `online`."""
+        return iter(())
+
+    def expected_dollars(self) -> float | None:
+        """The approximate cost of one edit or one judgement; None if unknown."""
+        return 0.0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that one worker takes; 0 to work on a CPU."""
+        return self.needs.gpus
+
+    @property
+    def provider(self) -> str:
+        """The address of its provider; empty if it works on this machine.
+
+        Such a plugin works in the process that was started, whatever the executor, under one rate limit. Those that
+        share a provider are asked in turn, others at the same time; judges also while edits are still made.
+        """
+        return ""
+
+    def close(self) -> None:
+        """Release memory, processes, connections. May be called more than once."""
+
+
+class Editor(Plugin):
+    """Turns a portrait and an instruction into an outcome. Override `edit_one`, or `edit` to make several at once."""
+
+    capabilities: Capabilities = Capabilities()
+    default_seed: ClassVar[int] = 0
+    """Used where an audit names none."""
+    more_inputs: ClassVar[str] = ""
+    """What a message about too many portraits adds."""
+
+    def edit_one(self, request: Request) -> EditOutcome:
+        """The outcome of one request, which has no more portraits than `capabilities.inputs`."""
+        return next(iter(self.edit([request])))
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One outcome per request, in order. What goes wrong is a `Failed`, not an exception."""
-        ...
-
-    def close(self) -> None:
-        """Release memory, processes, connections. May be called more than once."""
-        ...
-
-
-@runtime_checkable
-class Judge(Protocol):
-    """Rates what changed between a source and its edit."""
-
-    Parameters: ClassVar[type[BaseModel]]
-    needs: ClassVar[Needs]
-    spec: Spec
-    capabilities: JudgeCapabilities
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One assessment per pair, in order. What goes wrong is a `Failed` rating, not an exception."""
-        ...
-
-    def close(self) -> None:
-        """Release memory, processes, connections. May be called more than once."""
-        ...
-
-
-@runtime_checkable
-class ChecksRequests(Protocol):
-    """An editor or judge that checks its settings and the requests before the first one is made. Optional."""
-
-    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """One sentence per problem: which parameter, portrait or prompt, and what to write instead."""
-        ...
-
-
-@runtime_checkable
-class NeedsCasts(Protocol):
-    """An editor that must know which people a role prompt is asked with. Optional."""
-
-    def set_casts(self, casts: Sequence[tuple[Sequence[Portrait], Prompt]]) -> None:
-        """Called before `problems`, with the portraits of every request that role prompts make."""
-        ...
-
-
-@runtime_checkable
-class ChecksMachine(Protocol):
-    """An editor or judge that knows more of what a machine must have than `Needs` says. Optional; for the doctor."""
-
-    def lacking(self, *, online: bool) -> Iterator[str]:
-        """One sentence per lack: what, and what to do. Asks other computers only if `online`."""
-        ...
-
-
-@runtime_checkable
-class NeedsPortraits(Protocol):
-    """An editor that needs all portraits of the audit, not only the one to edit. Optional; for known-answer editors."""
-
-    def set_portraits(self, portraits: Sequence[Portrait]) -> None:
-        """Called once, before anything else."""
-        ...
-
-
-@runtime_checkable
-class NeedsPrompts(Protocol):
-    """An editor that needs all prompts of the audit, in their order. Optional; for files that are named by number."""
-
-    def set_prompts(self, prompts: Sequence[Prompt]) -> None:
-        """Called once, before anything else."""
-        ...
-
-
-@runtime_checkable
-class ChecksSeeds(Protocol):
-    """An editor that cannot take every seed. Optional."""
+        for request in requests:
+            given, taken = len(request.portraits), self.capabilities.inputs
+            if given > taken:
+                error = f"{self.spec.use} takes {taken} portrait{'s' * (taken > 1)}, not {given}{self.more_inputs}"
+                yield Failed(error=error, retryable=False)
+                continue
+            try:
+                outcome = self.edit_one(request)
+            except _UNREADABLE as unreadable:
+                outcome = Failed(error=str(unreadable), retryable=False)
+            yield outcome
 
     def seed_problems(self, seeds: Sequence[int]) -> Iterator[str]:
         """One sentence per problem with the seeds that the audit names."""
-        ...
-
-
-@runtime_checkable
-class HasNotes(Protocol):
-    """An editor with something to tell before its first edit that stops nothing. Optional."""
+        return iter(())
 
     def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """One sentence each; `requests` are all of the audit."""
-        ...
+        """What to tell before the first edit that stops nothing; `requests` are all of the audit."""
+        return iter(())
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Those that its parameters name, such as `cuda:1`; empty where it takes whichever there is.
+
+        Where all editors of a machine name theirs, those that share none work at the same time.
+        """
+        return ()
+
+    # -- what a run tells it before the first edit ------------------------------------------------------------------
+
+    def set_portraits(self, portraits: Sequence[Portrait]) -> None:
+        """All portraits of the audit, for known-answer editors."""
+
+    def set_prompts(self, prompts: Sequence[Prompt]) -> None:
+        """All prompts of the audit in their order, for files that are named by number."""
+
+    def set_casts(self, casts: Sequence[tuple[Sequence[Portrait], Prompt]]) -> None:
+        """The portraits of every request that role prompts make."""
+
+    def remember_in(self, jobs: AcceptedJobs) -> None:
+        """Where a provider's queued work is remembered, which must be paid for once.
+
+        A request whose job is open asks for that job instead of making another.
+        """
+
+    def end_calls_after(self, seconds: float) -> None:
+        """The time limit of a call, for editors with processes of their own, which end one that hangs."""
+
+    def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
+        """What the run's edits under its key were made with, where the name of weights can move, such as a branch.
+
+        It stores that as `weights` among the effective parameters. Further edits must be made with the same, or fail.
+        """
+
+    # -- edits that are known beforehand ----------------------------------------------------------------------------
+
+    def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
+        """The hash of the picture that it would return, such as a finished file's; empty if there is none."""
+        return ""
+
+    def expected_file(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path | None:
+        """Where the file of an edit made elsewhere must be; raises `ValueError` with the reason if nowhere."""
+        return None
+
+    @property
+    def planted(self) -> tuple[str, tuple[str, ...]] | None:
+        """Of a known-answer editor: the attribute that it treats differently, and the levels that it treats so."""
+        return None
+
+    def expected(self, quantity: str, portrait: Portrait) -> float | None:
+        """The planted value of a quantity, on average over edits of this portrait; None if it plants none."""
+        return None
+
+
+class Judge(Plugin):
+    """Rates what changed between a source and its edit. Override `judge_one`, or `judge` to rate several at once."""
+
+    capabilities: JudgeCapabilities
+
+    def judge_one(self, pair: Pair) -> Assessment:
+        """The assessment of one pair, with a rating on every axis."""
+        return next(iter(self.judge([pair])))
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        """One assessment per pair, in order. What goes wrong is a `Failed` rating, not an exception."""
+        for pair in pairs:
+            try:
+                assessment = self.judge_one(pair)
+            except _UNREADABLE as unreadable:
+                assessment = self.alike(Failed(error=str(unreadable), retryable=False))
+            yield assessment
+
+    def alike(self, rating: Rating, **more: Any) -> Assessment:
+        """The same rating on every axis."""
+        return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating), **more)
+
+    def cards(self) -> Sequence[ValidityCard]:
+        """The validity card of each instrument."""
+        return ()
+
+
+def overrides(plugin: Plugin, method: str) -> bool:
+    """Whether a plugin has its own method, where calling the default would be a waste."""
+    base = Editor if isinstance(plugin, Editor) else Judge
+    return getattr(type(plugin), method) is not getattr(base, method)
 
 
 @runtime_checkable
 class Priced(Protocol):
-    """An editor or judge that costs money. Optional; without it, `stillme plan` counts zero."""
+    """What may cost money: every editor and judge, and some extractors of features."""
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one edit or one judgement; None if unknown."""
@@ -198,7 +286,7 @@ class Priced(Protocol):
 
 
 def expected_dollars(plugin: object) -> float | None:
-    """The approximate cost of one call: zero for a plugin that is not `Priced`, None if unknown."""
+    """The approximate cost of one call; None if unknown."""
     if not isinstance(plugin, Priced):
         return 0.0
     try:
@@ -208,7 +296,7 @@ def expected_dollars(plugin: object) -> float | None:
         return None
 
 
-class Jobs(Protocol):
+class AcceptedJobs(Protocol):
     """Work that providers have accepted, by the request's key. Safe to use from any thread."""
 
     def open(self, key: str) -> str | None:
@@ -225,111 +313,6 @@ class Jobs(Protocol):
 
     def end(self, key: str) -> None:
         """Forget a job that gives no picture, so that a new one may be made."""
-        ...
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """An editor whose provider queues work, which must be paid for once. Optional."""
-
-    def remember_in(self, jobs: Jobs) -> None:
-        """Called before the first edit. A request whose job is open asks for that job instead of making another."""
-        ...
-
-
-@runtime_checkable
-class EndsCalls(Protocol):
-    """An editor that works in processes of its own, and ends one that hangs. Optional.
-
-    Others cannot be ended from outside: after its time limit nobody waits for such a call any longer.
-    """
-
-    def end_calls_after(self, seconds: float) -> None:
-        """Called before the first edit, with its time limit."""
-        ...
-
-
-@runtime_checkable
-class TakesGpus(Protocol):
-    """An editor or judge whose parameters decide how many GPUs one worker takes. Optional; else `needs.gpus`."""
-
-    @property
-    def gpus(self) -> int:
-        """0 to work on a CPU."""
-        ...
-
-
-@runtime_checkable
-class NamesDevices(Protocol):
-    """An editor whose parameters may name the devices that it computes on. Optional.
-
-    Where all editors of a machine do, those that share none work at the same time.
-    """
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Such as `cuda:1`; empty where it takes whichever there is."""
-        ...
-
-
-@runtime_checkable
-class HasProvider(Protocol):
-    """A hosted editor or judge. Optional.
-
-    It works in the process that was started, whatever the executor, under one rate limit. Editors and judges of
-    different providers are asked at the same time; judges also while edits are still made.
-    """
-
-    @property
-    def provider(self) -> str:
-        """The provider's address: editors that share it are asked one after the other, and so are judges."""
-        ...
-
-
-@runtime_checkable
-class Fingerprinted(Protocol):
-    """An editor that knows its result beforehand, such as a folder of finished edits. Optional."""
-
-    def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
-        """The hash of the picture that it would return; empty if there is none."""
-        ...
-
-
-@runtime_checkable
-class KeepsWeights(Protocol):
-    """An editor whose weights have a name that can move, such as a branch of a repository. Optional.
-
-    It stores what the name meant as `weights` among the effective parameters of each edit.
-    """
-
-    def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
-        """Called before the first edit with the different `weights` of the edits under its key that a run has.
-
-        Further edits must be made with the same, or fail.
-        """
-        ...
-
-
-@runtime_checkable
-class ReadsFiles(Protocol):
-    """An editor whose edits are made elsewhere and read from files. Optional."""
-
-    def expected_file(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
-        """Where the file of a request must be; raises `ValueError` with the reason if there is no such place."""
-        ...
-
-
-@runtime_checkable
-class KnowsAnswers(Protocol):
-    """An editor that knows what it planted. Optional; for demos, tests and calibration."""
-
-    @property
-    def planted(self) -> tuple[str, tuple[str, ...]]:
-        """The attribute that it treats differently, and the levels that it treats so."""
-        ...
-
-    def expected(self, quantity: str, portrait: Portrait) -> float | None:
-        """The planted value of a quantity, on average over edits of this portrait; None if it plants none."""
         ...
 
 
@@ -361,15 +344,6 @@ class ValidityCard(Protocol):
         ...
 
 
-@runtime_checkable
-class HasValidityCards(Protocol):
-    """A judge with validity cards. Optional."""
-
-    def cards(self) -> Sequence[ValidityCard]:
-        """One card per instrument."""
-        ...
-
-
 def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
     """The specification that keys a plugin's results: its name, version, and parameters with defaults filled in."""
     stated: Mapping[str, object] = parameters.model_dump(mode="json")
@@ -377,3 +351,11 @@ def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
     defaults = {name: type(parameters).model_fields[name].default for name in names}
     unkeyed = {name: stated[name] for name in sorted(names) if stated[name] != defaults[name]}
     return Spec(use=use, version=version, parameters={**stated, **defaults}, unkeyed=unkeyed)
+
+
+def revision_note(place: str) -> str:
+    """What to say where another checkpoint may come behind the same place, which only the user knows."""
+    return (
+        f"`revision` is not set, so a new checkpoint behind {place} will not be noticed, nor its edits "
+        'made again; write revision = "…" in its parameters and change it with the checkpoint'
+    )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast, overload
@@ -21,23 +21,19 @@ from stillme.core.types import Portrait, Prompt
 Kind = Literal["editor", "judge", "prompt set", "portrait set"]
 Buildable = Literal["editor", "judge"]
 
-_GROUPS: Mapping[Kind, str] = {
-    "editor": "stillme.editors",
-    "judge": "stillme.judges",
-    "prompt set": "stillme.prompts",
-    "portrait set": "stillme.portraits",
-}
 _LISTED_BY: Mapping[Kind, str] = {
     "editor": "editors",
     "judge": "judges",
     "prompt set": "prompts",
     "portrait set": "portraits",
 }
+"""What `stillme list` calls them, and, below `stillme.`, the entry-point group."""
+_METHODS: Mapping[Buildable, tuple[str, str]] = {"editor": ("edit_one", "edit"), "judge": ("judge_one", "judge")}
 _HERE = Path()
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class Registered:
     """A registered name, not yet imported."""
 
     kind: Kind
@@ -47,7 +43,7 @@ class Plugin:
     @property
     def package(self) -> str:
         """The distribution that registers it."""
-        return self.entry.dist.name if self.entry.dist else "unknown"
+        return _name_of(self.entry.dist) if self.entry.dist else "unknown"
 
     def load(self) -> Any:
         """Import the object behind the name."""
@@ -66,11 +62,17 @@ class Plugin:
 
 
 @cache
-def plugins(kind: Kind) -> Mapping[str, Plugin]:
+def _name_of(package: Distribution) -> str:
+    # It reads and parses the package's metadata at every look, which a list asks for once per plugin.
+    return package.name
+
+
+@cache
+def plugins(kind: Kind) -> Mapping[str, Registered]:
     """All plugins of a kind, by name."""
-    registered: dict[str, Plugin] = {}
-    for entry in sorted(entry_points(group=_GROUPS[kind]), key=lambda entry: entry.name):
-        plugin = Plugin(kind, entry.name, entry)
+    registered: dict[str, Registered] = {}
+    for entry in sorted(entry_points(group=f"stillme.{_LISTED_BY[kind]}"), key=lambda entry: entry.name):
+        plugin = Registered(kind, entry.name, entry)
         other = registered.get(entry.name)
         if other and other.entry.value != entry.value:
             raise BrokenPlugin(
@@ -81,7 +83,7 @@ def plugins(kind: Kind) -> Mapping[str, Plugin]:
     return registered
 
 
-def plugin(kind: Kind, name: str) -> Plugin:
+def plugin(kind: Kind, name: str) -> Registered:
     """The plugin of that name, or an error that names the closest one."""
     known = plugins(kind)
     if name not in known:
@@ -89,8 +91,14 @@ def plugin(kind: Kind, name: str) -> Plugin:
     return known[name]
 
 
+def is_own(kind: Kind, name: str) -> bool:
+    """Whether it came with stillme."""
+    known = plugins(kind).get(name)
+    return known is not None and known.package == "stillme"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class PluginRecipe:
     """How to build an editor or judge anywhere: what audit.toml says of it, and the key that must come out."""
 
     kind: Buildable
@@ -116,7 +124,7 @@ class Recipe:
         """Whether it runs code that did not come with stillme, which may take its process down."""
         name = self.use.partition(":")[0]
         loaded = editor_class(name) if self.kind == "editor" else judge_class(name)
-        return plugin(self.kind, name).package != "stillme" or bool(getattr(loaded, "runs_foreign_code", False))
+        return not is_own(self.kind, name) or loaded.runs_foreign_code
 
 
 @overload
@@ -142,7 +150,9 @@ def build(
     """
     name, _, value = use.partition(":")
     loaded = editor_class(name) if kind == "editor" else judge_class(name)
-    given = {_shorthand(loaded, name, value): value, **parameters} if value else dict(parameters)
+    if value and not loaded.shorthand:
+        raise StillmeError(f"{name!r} takes nothing after a colon; set {value!r} as one of its parameters.")
+    given = {loaded.shorthand: value, **parameters} if value else dict(parameters)
     if ready and (lacking := unmet(_needs(loaded.needs, given))):
         raise NotReady(f"The {kind} {use!r}", lacking)
     try:
@@ -159,13 +169,13 @@ def build(
 
 
 def editor_class(name: str) -> type[Editor]:
-    """The class of an editor; `Parameters`, `needs` and the protocol's methods are checked here."""
-    return cast("type[Editor]", _checked("editor", name, ("Parameters", "needs", "edit", "close")))
+    """The class of an editor; what it must have is checked here."""
+    return _checked("editor", name)
 
 
 def judge_class(name: str) -> type[Judge]:
     """The class of a judge, checked like an editor's."""
-    return cast("type[Judge]", _checked("judge", name, ("Parameters", "needs", "judge", "close")))
+    return _checked("judge", name)
 
 
 def prompt_set(name: str) -> tuple[Prompt, ...]:
@@ -178,7 +188,7 @@ def portrait_set(name: str) -> tuple[Portrait, ...]:
     return _made(plugin("portrait set", name))
 
 
-def _made(found: Plugin) -> tuple[Any, ...]:
+def _made(found: Registered) -> tuple[Any, ...]:
     """What the function of a set returns."""
     function = found.load()
     try:
@@ -189,7 +199,7 @@ def _made(found: Plugin) -> tuple[Any, ...]:
         raise _broken(found, "read", error) from error
 
 
-def _broken(found: Plugin, what: str, error: BaseException) -> BrokenPlugin:
+def _broken(found: Registered, what: str, error: BaseException) -> BrokenPlugin:
     return BrokenPlugin(
         f"The {found.kind} {found.name!r} of package {found.package!r} cannot be {what} "
         f"({type(error).__name__}: {error}). Report it to the authors of that package."
@@ -225,32 +235,23 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _shorthand(loaded: type, name: str, value: str) -> str:
-    """The parameter that takes what follows the colon."""
-    shorthand = str(getattr(loaded, "shorthand", ""))
-    if not shorthand:
-        raise StillmeError(f"{name!r} takes nothing after a colon; set {value!r} as one of its parameters.")
-    return shorthand
-
-
-def _checked(kind: Kind, name: str, members: tuple[str, ...]) -> Any:
+def _checked(kind: Buildable, name: str) -> Any:
     registered = plugin(kind, name)
-    loaded = registered.load()
-    absent = [member for member in members if not _has(loaded, member)]
-    if absent:
-        raise BrokenPlugin(
-            f"The {kind} {name!r} of package {registered.package!r} lacks {', '.join(absent)}; "
-            "see `stillme.core.protocols` for what a plugin must have."
-        )
+    loaded: Any = registered.load()
+    base = Editor if kind == "editor" else Judge
+    lacking = ""
+    if not _derives(loaded, base):
+        lacking = f"is not a class derived from `stillme.plugins.{base.__name__}`"
+    elif all(getattr(loaded, method) is getattr(base, method) for method in _METHODS[kind]):
+        lacking = f"has no `{_METHODS[kind][0]}`"
+    elif not _derives(loaded.Parameters, BaseModel):
+        lacking = "has `Parameters` that are not a pydantic model"
+    elif not isinstance(loaded.needs, Needs):
+        lacking = "has `needs` that are not `Needs`"
+    if lacking:
+        raise BrokenPlugin(f"The {kind} {name!r} of package {registered.package!r} {lacking}; see docs/plugins.md.")
     return loaded
 
 
-def _has(loaded: object, member: str) -> bool:
-    value = getattr(loaded, member, None)
-    match member:
-        case "Parameters":
-            return isinstance(value, type) and issubclass(value, BaseModel)
-        case "needs":
-            return isinstance(value, Needs)
-        case _:
-            return callable(value)
+def _derives(loaded: object, base: type) -> bool:
+    return isinstance(loaded, type) and issubclass(loaded, base)

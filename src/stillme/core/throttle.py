@@ -1,7 +1,7 @@
 """Ask a provider no more often than the user allows: requests and tokens per minute, shared by all threads.
 
-How to go on after a provider's own "slow down" is decided by who asks: `stillme.work.pace` for a run, `patiently` for
-a single question.
+How to go on after a provider's own "slow down" is decided by who asks: `stillme.work.pace` for a run, and
+`call_with_retry` for a single question.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class RateLimiter:
                 self._expected_tokens += _WEIGHT * (used - self._expected_tokens)
 
 
-def patiently(
+def call_with_retry(
     ask: Callable[[], T], failure: Callable[[T], Failed | None], sleep: Callable[[float], None] = time.sleep
 ) -> T:
     """Ask a single question, and a few times more while the other side only asks to slow down."""

@@ -1,13 +1,13 @@
 """What curators did, in order: an append-only log beside the pools.
 
 Everything else (what is ticked, who chose whom, how far everybody is) is derived from the log, so that a crash loses
-nothing that was written, and undoing is one more line. Plain SQLite, so that `stillme portraits finalize` needs no web.
+nothing that was written, and undoing is one more line.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
+import secrets
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json, digest
 from stillme.curation.pools import Cell, Pools
+from stillme.web.database import append_only, open_database
 
 LOG = "curation.sqlite"
 
@@ -41,7 +42,6 @@ Kind = Literal[
     "rule",
     "invite",
 ]
-KINDS = frozenset(get_args(Kind))
 CHOOSING: frozenset[Kind] = frozenset({"tick", "untick", "tick_all", "reject", "restore", "choose", "unchoose", "none"})
 """What a curator does before seeing what others chose."""
 UNDOABLE = CHOOSING | {"settle"}
@@ -57,11 +57,7 @@ CREATE TABLE IF NOT EXISTS action (
     detail TEXT NOT NULL,
     token TEXT NOT NULL UNIQUE
 );
-CREATE TRIGGER IF NOT EXISTS action_no_update BEFORE UPDATE ON action
-BEGIN SELECT RAISE(ABORT, 'action is append-only'); END;
-CREATE TRIGGER IF NOT EXISTS action_no_delete BEFORE DELETE ON action
-BEGIN SELECT RAISE(ABORT, 'action is append-only'); END;
-"""
+""" + append_only("action")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +77,18 @@ class Log:
     """The log of one folder of pools. May be used by several threads, and by several processes at once."""
 
     def __init__(self, pools: Pools) -> None:
-        path = pools.folder / LOG
-        try:
-            self._connection = sqlite3.connect(path, timeout=20, check_same_thread=False, isolation_level=None)
-            for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-                self._connection.execute(f"PRAGMA {pragma}")
-            self._connection.executescript(_SCHEMA)
-            self._claim(pools)
-        except sqlite3.Error as error:
-            raise StillmeError(
-                f"{path} cannot be used ({error}). Check the disk space, and that the file is stillme's own."
-            ) from None
+        self._database = open_database(pools.folder / LOG, _SCHEMA)
         self._lock = threading.Lock()
         self._read: list[Action] = []
+        # Tied to these candidates: decisions on others are not taken over.
+        with self._database.writing() as connection:
+            connection.execute("INSERT INTO pools SELECT ? WHERE NOT EXISTS (SELECT 1 FROM pools)", (pools.key,))
+            key = connection.value("SELECT key FROM pools")
+        if key != pools.key:
+            self.close()
+            raise StillmeError(
+                f"{pools.folder / LOG} holds decisions on other candidates. Move it away, or restore those candidates."
+            )
 
     def append(
         self, curator: str, cell: Cell, kind: Kind, detail: Mapping[str, Json] | None = None, *, token: str = ""
@@ -101,36 +96,25 @@ class Log:
         """Write one line; on return it is on disk. The same `token` again changes nothing: a retry counts once."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         row = (at, curator, json.dumps(cell), kind, json.dumps(detail or {}, ensure_ascii=False))
-        with self._lock:
-            self._connection.execute(
-                "INSERT OR IGNORE INTO action (at, curator, cell, kind, detail, token) "
-                "VALUES (?, ?, ?, ?, ?, coalesce(nullif(?, ''), lower(hex(randomblob(16)))))",
-                (*row, token),
+        with self._database.writing() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO action (at, curator, cell, kind, detail, token) VALUES (?, ?, ?, ?, ?, ?)",
+                (*row, token or secrets.token_hex(16)),
             )
 
     def actions(self) -> Sequence[Action]:
         """All lines so far."""
-        with self._lock:
+        with self._lock, self._database.reading() as connection:
             last = self._read[-1].id if self._read else 0
-            for row in self._connection.execute(
-                "SELECT id, at, curator, cell, kind, detail FROM action WHERE id > ? ORDER BY id", (last,)
-            ):
-                self._read.append(_action(row))
+            columns = "id, at, curator, cell, kind, detail"
+            for row in connection.execute(f"SELECT {columns} FROM action WHERE id > ? ORDER BY id", (last,)):
+                values: dict[str, Any] = {**row, "cell": tuple(json.loads(row["cell"]))}
+                self._read.append(Action(**values | {"detail": json.loads(row["detail"])}))
             return tuple(self._read)
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._connection.close()
-
-    def _claim(self, pools: Pools) -> None:
-        """Tie the log to these candidates; an error if it belongs to others."""
-        self._connection.execute("INSERT INTO pools SELECT ? WHERE NOT EXISTS (SELECT 1 FROM pools)", (pools.key,))
-        (key,) = self._connection.execute("SELECT key FROM pools").fetchone()
-        if key != pools.key:
-            raise StillmeError(
-                f"{pools.folder / LOG} holds decisions on other candidates. Move it away, or restore those candidates."
-            )
+        self._database.close()
 
 
 def order_for(curator: str, cell: Cell, pools: Pools) -> list[str]:
@@ -143,11 +127,6 @@ def order_for(curator: str, cell: Cell, pools: Pools) -> list[str]:
 def has_log(folder: Path) -> bool:
     """Whether anybody has curated here."""
     return (folder / LOG).is_file()
-
-
-def _action(row: tuple[Any, ...]) -> Action:
-    number, at, curator, cell, kind, detail = row
-    return Action(id=number, at=at, curator=curator, cell=tuple(json.loads(cell)), kind=kind, detail=json.loads(detail))
 
 
 State = Literal["open", "agreed", "voted", "settled", "contested", "empty"]
@@ -186,22 +165,21 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class CuratorAgreement:
     """How often curators chose the same, against chance."""
 
-    curators: tuple[str, ...]
+    who: str
     cells: int
     """Decided by at least two of them; counted once for every pair."""
-    observed: float
+    alike: float
+    """Share of equal choices."""
     expected: float
-
-    @property
-    def kappa(self) -> float | None:
-        """1 is full agreement, 0 is what chance gives; None where there is nothing to compare."""
-        return (self.observed - self.expected) / (1 - self.expected) if self.cells and self.expected < 1 else None
+    """What chance gives."""
+    kappa: float | None
+    """1 is full agreement, 0 is chance; None where there is nothing to compare."""
 
 
-class Tally:
+class CurationTally:
     """The state of a curation, derived from its log."""
 
     def __init__(self, pools: Pools, actions: Sequence[Action]) -> None:
@@ -250,7 +228,7 @@ class Tally:
         """A cell's state as far as this curator may know it."""
         return self.outcomes[cell].state if self.opinion(curator, cell).compared else "open"
 
-    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[Agreement]:
+    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[CuratorAgreement]:
         """For every pair of curators, and for all together where there are more than two; over these cells, or all."""
         over = self.outcomes if cells is None else {cell: self.outcomes[cell] for cell in cells}
         pairs = list(combinations(self.curators, 2))
@@ -334,7 +312,7 @@ class Tally:
 
     def _agreement(
         self, curators: Sequence[str], pairs: Iterable[tuple[str, str]], over: Mapping[Cell, Outcome]
-    ) -> Agreement:
+    ) -> CuratorAgreement:
         per_cell = self._pools.design.per_cell
         same: list[float] = []
         chance: list[float] = []
@@ -344,10 +322,9 @@ class Tally:
                     a, b = set(outcome.votes[first]), set(outcome.votes[second])
                     same.append(float(a == b) if per_cell == 1 or not a or not b else len(a & b) / per_cell)
                     chance.append(min(1.0, per_cell / max(len(self._pools.cells[cell]), 1)))
-        count = len(same)
-        return Agreement(
-            curators=tuple(curators),
-            cells=count,
-            observed=sum(same) / count if count else 0.0,
-            expected=sum(chance) / count if count else 0.0,
+        count = max(len(same), 1)
+        alike, expected = sum(same) / count, sum(chance) / count
+        kappa = (alike - expected) / (1 - expected) if same and expected < 1 else None
+        return CuratorAgreement(
+            who=" and ".join(curators), cells=len(same), alike=alike, expected=expected, kappa=kappa
         )

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillme import __version__
-from stillme.core.errors import StillmeError
-from stillme.curation.decisions import Action, Log, Outcome, Tally, has_log
-from stillme.curation.drawing import SampleOptions, sample
-from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
-from stillme.curation.pools import NOT_STATED, Cell, Pools, Shortfall, load_pools
-from stillme.curation.selection import Selected, read_own, select
-from stillme.curation.sources import Source
-from stillme.curation.versions import About, Crop, Curation, Written, write_version
-from stillme.portraits.folder import TERMS
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.curation.decisions import CurationTally, Log, Outcome, has_log
+from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints, load_criteria
+from stillme.curation.pools import NOT_STATED, Cell, Pools, SampleOptions, load_pools, sample
+from stillme.curation.sources import (
+    Fault,
+    Faults,
+    FolderSource,
+    Problems,
+    SourceRow,
+    add_unreadable,
+    inspect,
+    path_fault,
+    read_within,
+)
+from stillme.curation.versions import Crop, Curation, Selected, WrittenVersion, slug, write_version
+from stillme.portraits.folder import NO_ROWS, OWN_COLUMNS, TABLE, TERMS, attributes_of, table_rows
 
 Watch = Callable[[int, int], None]
 
@@ -46,16 +55,10 @@ class Sampled:
             "source": self.pools.source,
             "cells": len(self.pools.design.cells),
             "candidates": len(self.pools.candidates),
-            "shortfalls": [
-                {"cell": list(shortfall.cell), "found": shortfall.found, "wanted": shortfall.wanted}
-                for shortfall in self.pools.shortfalls
-            ],
-            "passed_over": list(self.pools.passed_over),
+            "shortfalls": [asdict(shortfall) for shortfall in self.pools.shortfalls],
+            "passed_over": self.pools.passed_over,
             "doubts": dict(self.doubts),
-            "alike": [
-                {"first": pair.first, "second": pair.second, "kind": pair.kind, "distance": pair.distance}
-                for pair in self.alike
-            ],
+            "alike": [asdict(pair) for pair in self.alike],
         }
 
     def as_text(self) -> str:
@@ -65,7 +68,7 @@ class Sampled:
         lines = [f"{len(pools.candidates)} candidates in {size}, from {pools.source}.", *pools.passed_over]
         if pools.shortfalls:
             lines += [f"{len(pools.shortfalls)} cells have fewer candidates than asked for:"]
-            lines += [f"  {shortfall_text(shortfall)}" for shortfall in pools.shortfalls]
+            lines += [f"  {shortfall}" for shortfall in pools.shortfalls]
         if self.doubts:
             lines.append(
                 "Instruments doubt: " + ", ".join(f"{name} {count}" for name, count in self.doubts.items()) + "."
@@ -85,7 +88,7 @@ class Sampled:
 
 
 def sample_pools(
-    source: Source,
+    source: FolderSource,
     folder: Path,
     options: SampleOptions,
     *,
@@ -107,10 +110,6 @@ def sample_pools(
     return Sampled(pools=pools, doubts=doubts, alike=alike)
 
 
-def _quiet(_: str) -> None:
-    """Say nothing."""
-
-
 def import_portraits(
     folder: Path,
     home: Path,
@@ -118,15 +117,14 @@ def import_portraits(
     table: Path | None,
     given: Mapping[str, str],
     crop: Crop,
-    say: Callable[[str], None] = _quiet,
+    say: Callable[[str], None] = lambda _: None,
     watch: Watch | None = None,
-) -> Written:
+) -> WrittenVersion:
     """Make a data set of all of a user's own pictures."""
-    selected = read_own(folder, table, given, say)
-    return write_version(home, selected, _about(home, folder.resolve().name, None), crop, watch=watch)
+    return write_version(home, read_own(folder, table, given, say), crop, source=folder.resolve().name, watch=watch)
 
 
-def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> Written:
+def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> WrittenVersion:
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
     if not has_log(folder):
@@ -136,7 +134,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
         actions = tuple(log.actions())
     finally:
         log.close()
-    tally = Tally(pools, actions)
+    tally = CurationTally(pools, actions)
     selected, without = select(pools, tally)
     undecided = [(cell, outcome) for cell, outcome in without if outcome.state != "empty"]
     if undecided and not partial:
@@ -146,16 +144,8 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
             f"{len(undecided)} of {len(pools.design.cells)} cells are undecided; nothing was written:\n{shown}{more}\n"
             f"Decide them with `stillme portraits curate {folder}`, or leave them out with --partial."
         )
-    about = _about(home, pools.source, _curation(pools, tally, selected, without, actions))
-    return write_version(home, selected, about, crop, watch=watch)
-
-
-def shortfall_text(shortfall: Shortfall) -> str:
-    """`Black, Female, 70+: 4 of 7; pools share them`."""
-    held = "pools share them" if shortfall.found and not shortfall.empty_pools else "some pools have none"
-    return (
-        f"{', '.join(shortfall.cell)}: {shortfall.found} of {shortfall.wanted}; {held if shortfall.found else 'empty'}"
-    )
+    curation = _curation(pools, tally, selected, without)
+    return write_version(home, selected, crop, source=pools.source, curation=curation, actions=actions, watch=watch)
 
 
 def why(outcome: Outcome) -> str:
@@ -165,37 +155,134 @@ def why(outcome: Outcome) -> str:
 
 
 def _curation(
-    pools: Pools,
-    tally: Tally,
-    selected: Sequence[Selected],
-    without: tuple[tuple[Cell, Outcome], ...],
-    actions: tuple[Action, ...],
+    pools: Pools, tally: CurationTally, selected: Sequence[Selected], without: Sequence[tuple[Cell, Outcome]]
 ) -> Curation:
     decided = Counter(curator for outcome in tally.outcomes.values() for curator in outcome.votes)
     return Curation(
         levels=pools.design.levels,
-        pools=Counter(pool for portrait in selected for pool in portrait.pools),
-        shortfalls=tuple(map(shortfall_text, pools.shortfalls)),
+        # Plain dictionaries: `asdict` would count the pairs of a counter.
+        pools=dict(Counter(pool for portrait in selected for pool in portrait.pools)),
+        shortfalls=tuple(map(str, pools.shortfalls)),
         passed_over=pools.passed_over,
         missing=tuple((cell, why(outcome)) for cell, outcome in without),
         curators={name: decided[name] for name in tally.curators},
-        agreement=tuple(
-            (" and ".join(agreement.curators), agreement.cells, agreement.observed, agreement.kappa)
-            for agreement in tally.agreement()
-            if agreement.cells
-        ),
-        states=Counter(outcome.state for outcome in tally.outcomes.values()),
-        actions=actions,
+        agreement=tuple(pair for pair in tally.agreement() if pair.cells),
+        outcomes=dict(Counter(outcome.state for outcome in tally.outcomes.values())),
     )
 
 
-def _about(home: Path, source: str, curation: Curation | None) -> About:
-    return About(
-        title=home.resolve().name,
-        version="",
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        stillme=__version__,
-        source=source,
-        method="",
-        curation=curation,
-    )
+_HINTS = {
+    "licence": "under which terms the picture may be used, such as CC0-1.0 or 'own study, not to be shared'",
+    "label_origin": "who gave the labels: self-description, annotators, a model",
+    "consent": "what the person agreed to, such as 'signed form 2026-03', or why none is needed",
+}
+
+
+def select(pools: Pools, tally: CurationTally) -> tuple[tuple[Selected, ...], tuple[tuple[Cell, Outcome], ...]]:
+    """The chosen candidates, and the cells that have none."""
+    selected: list[Selected] = []
+    without: list[tuple[Cell, Outcome]] = []
+    for cell, outcome in tally.outcomes.items():
+        if not outcome.chosen:
+            without.append((cell, outcome))
+        for number, candidate_id in enumerate(outcome.chosen, start=1):
+            candidate = pools.by_id[candidate_id]
+            name = "_".join(slug(level) for level in cell)
+            ticks = tally.ticks(cell, candidate_id)
+            selected.append(
+                Selected(
+                    id=name if pools.design.per_cell == 1 else f"{name}_{number}",
+                    row=candidate,
+                    path=pools.path_of(candidate),
+                    sha256=candidate.sha256,
+                    pools=candidate.pools,
+                    chosen_by=tally.choosers(cell, candidate_id),
+                    criteria={criterion.key: ticks.get(criterion.key, 0) for criterion in load_criteria().criteria},
+                    state=outcome.state,
+                )
+            )
+    if repeated := [id_ for id_, count in Counter(portrait.id for portrait in selected).items() if count > 1]:
+        raise StillmeError(
+            f"Two cells would share the id {repeated[0]!r}; give their levels names that differ in letters."
+        )
+    return tuple(selected), tuple(without)
+
+
+def read_own(
+    folder: Path, table: Path | None, given: Mapping[str, str], say: Callable[[str], None]
+) -> tuple[Selected, ...]:
+    """All pictures of a user's folder. `given` answers for rows that leave licence, label_origin or consent empty."""
+    if not folder.is_dir():
+        raise StillmeError(f"{folder} is not a folder. Name one with pictures and a {TABLE}.")
+    file = folder / TABLE if table is None else table if table.is_file() else folder / table
+    faults, outside = Faults(), list[tuple[str, str]]()
+    selected: dict[str, Selected] = {}
+    columns: dict[str, None] = {}
+    unanswered: dict[str, list[str]] = {name: [] for name in TERMS}
+    for place, cells in table_rows(file):
+        columns |= dict.fromkeys(cells)
+        for name in TERMS:
+            if not (cells.get(name) or given.get(name)):
+                unanswered[name].append(place)
+        if fault := path_fault(cells["file"]):
+            outside.append((place, fault))
+            continue
+        id_ = cells.get("id") or Path(cells["file"]).stem
+        if slug(id_) in selected:
+            faults.add("same id", f"{id_} ({place})")
+            continue
+        selected[slug(id_)] = Selected(
+            id=id_,
+            row=SourceRow(
+                file=cells["file"],
+                attributes=attributes_of(cells),
+                **{name: cells.get(name) or given.get(name, "") for name in TERMS},
+            ),
+            path=folder / cells["file"],
+            sha256=cells.get("sha256", ""),
+            block=cells.get("block", ""),
+        )
+    _add_unreadable(folder, selected.values(), faults)
+    problems = Problems(str(file))
+    for name, places in unanswered.items():
+        if places:
+            place = places[0] if name in columns else "line 1"
+            problems.add(place, _question(name, len(places), name in columns), once=name)
+    for sentence in faults.sentences:
+        problems.add("", sentence)
+    for place, fault in outside:
+        problems.add(place, fault)
+    if not columns:
+        problems.add(NO_ROWS.place, NO_ROWS.message)
+    problems.raise_if_any()
+    for name in (name for name in columns if name not in OWN_COLUMNS):
+        if empty := [portrait.row.file for portrait in selected.values() if name not in portrait.row.attributes]:
+            say(Faults(Fault(kind="empty", name=file, column=name) for file in empty).sentences[0])
+    return tuple(selected.values())
+
+
+def _add_unreadable(folder: Path, selected: Iterable[Selected], faults: Faults) -> None:
+    """Whatever cannot be found first: it costs little, and nobody waits for pictures that will not be used."""
+    chosen = list(selected)
+    if absent := [portrait for portrait in chosen if not portrait.path.is_file()]:
+        errors = map(partial(_error, folder), absent)
+    else:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers:
+            errors = list(workers.map(partial(_error, folder), chosen))
+    for portrait, error in zip(absent or chosen, errors, strict=True):
+        if error:
+            add_unreadable(faults, portrait.row.file, error)
+
+
+def _error(folder: Path, portrait: Selected) -> UnreadableImage | None:
+    try:
+        inspect(read_within(folder, portrait.row.file), portrait.row.file)
+    except UnreadableImage as error:
+        return error
+    return None
+
+
+def _question(name: str, rows: int, has_column: bool) -> str:
+    option = f"--{name.replace('_', '-')}"
+    missing = f"{name!r} is empty in {rows:,} rows" if has_column else f"has no column {name!r}"
+    return f"{missing}; say {_HINTS[name]}, row by row, or once for all with `{option} TEXT`"

@@ -20,17 +20,18 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from stillme.core.colour import Floats, linear_to_lab, to_linear
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.images import read_rgb
-from stillme.curation.pools import Candidate, Pools
+from stillme.curation.pools import Pools
 from stillme.instruments import faces
 from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.instruments.faces.raster import Mask, Picture, fit, grow, hull, polygon
@@ -50,7 +51,7 @@ _ODD_DARK = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
+class MeasuredPicture:
     """What the instruments measured on one picture."""
 
     values: Mapping[str, float]
@@ -61,14 +62,14 @@ class Measured:
     """64 bits of the whole picture's coarse shape."""
 
 
-def measure(rgb: Picture) -> Measured:
+def measure(rgb: Picture) -> MeasuredPicture:
     """Measure one picture."""
     scale = max(rgb.shape[:2]) / min(WORKING, max(rgb.shape[:2]))
     small = fit(rgb, WORKING)
     detected = faces.find(small)
     shape = picture_hash(small)
     if not detected:
-        return Measured(values={"faces": 0.0}, embedding=None, hash=shape)
+        return MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=shape)
     face = detected[0]
     mesh = faces.mesh(small, face)
     quality = read_quality(small, mesh)
@@ -90,7 +91,7 @@ def measure(rgb: Picture) -> Measured:
         **_light(small, mesh),
     }
     rounded = {name: round(value, 4) for name, value in values.items()}
-    return Measured(values=rounded, embedding=embed(small, mesh), hash=shape)
+    return MeasuredPicture(values=rounded, embedding=embed(small, mesh), hash=shape)
 
 
 def picture_hash(rgb: Picture) -> int:
@@ -198,14 +199,14 @@ State = Literal["fine", "doubt", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class CriterionMeasure:
     """One number that bears on a criterion."""
 
     key: str
     title: str
     unit: str
-    least: float
-    most: float
+    least: float = -math.inf
+    most: float = math.inf
 
     def shown(self, value: float) -> float:
         """The value in the unit that people read; shares are measured as parts of 1."""
@@ -228,19 +229,32 @@ class Criterion:
     title: str
     text: str
     """The paper's own words."""
-    measures: tuple[Measure, ...]
+    measures: tuple[CriterionMeasure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a candidate may be rejected beside the criteria."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Criteria:
     """All of `criteria.toml`."""
 
     version: str
-    all: tuple[Criterion, ...]
-    reasons: Mapping[str, str]
-    """Why a candidate may be rejected: key → words, one per criterion first."""
-    same_picture: int
-    same_person: float
+    criteria: tuple[Criterion, ...]
+    reasons: tuple[Reason, ...]
+    duplicates: Mapping[Literal["picture", "person"], float]
+    """How far apart two of one picture, in bits, or of one person may be."""
+
+    @cached_property
+    def rejections(self) -> Mapping[str, str]:
+        """Why a candidate may be rejected: key → words, one per criterion first."""
+        own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in self.criteria}
+        return own | {reason.key: reason.title for reason in self.reasons}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,38 +276,13 @@ class Hint:
 @cache
 def load_criteria() -> Criteria:
     """Read the criteria that ship with this version."""
-    data: dict[str, Any] = tomllib.loads(files("stillme.curation").joinpath("criteria.toml").read_text("utf-8"))
-    criteria = tuple(
-        Criterion(
-            key=entry["key"],
-            title=entry["title"],
-            text=entry["text"],
-            measures=tuple(
-                Measure(
-                    key=measure["key"],
-                    title=measure["title"],
-                    unit=measure["unit"],
-                    least=measure.get("least", -math.inf),
-                    most=measure.get("most", math.inf),
-                )
-                for measure in entry["measures"]
-            ),
-        )
-        for entry in data["criteria"]
-    )
-    own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in criteria}
-    return Criteria(
-        version=data["version"],
-        all=criteria,
-        reasons=own | {entry["key"]: entry["title"] for entry in data["reasons"]},
-        same_picture=data["duplicates"]["picture"],
-        same_person=data["duplicates"]["person"],
-    )
+    text = files("stillme.curation").joinpath("criteria.toml").read_text("utf-8")
+    return TypeAdapter(Criteria).validate_python(tomllib.loads(text))
 
 
 def hints(values: Mapping[str, float]) -> tuple[Hint, ...]:
     """What these measurements say of each criterion. Without a face only its absence is reported."""
-    return tuple(_hint(criterion, values) for criterion in load_criteria().all)
+    return tuple(_hint(criterion, values) for criterion in load_criteria().criteria)
 
 
 def _hint(criterion: Criterion, values: Mapping[str, float]) -> Hint:
@@ -326,13 +315,13 @@ class SimilarPair:
         return "one picture" if self.kind == "picture" else "perhaps one person"
 
 
-def find_similar(measured: Mapping[str, Measured]) -> tuple[SimilarPair, ...]:
+def find_similar(measured: Mapping[str, MeasuredPicture]) -> tuple[SimilarPair, ...]:
     """Pairs that show one picture (by its coarse shape) or perhaps one person (by the face's embedding)."""
     return tuple(sorted(_pairs(measured), key=lambda pair: (pair.kind, pair.distance, pair.first)))
 
 
-def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
-    limits = load_criteria()
+def _pairs(measured: Mapping[str, MeasuredPicture]) -> Iterator[SimilarPair]:
+    limits = load_criteria().duplicates
     ids = list(measured)
     if len(ids) < 2:
         return
@@ -341,9 +330,9 @@ def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
     for index, first in enumerate(ids[:-1]):
         bits = np.bitwise_count(hashes[index + 1 :] ^ hashes[index])
         apart = ((faces[index + 1 :] - faces[index]) ** 2).sum(axis=1) / 2
-        person = apart <= limits.same_person
+        person = apart <= limits["person"]
         # Portraits with the same framing share a coarse shape; where both show a face, it must be the same one too.
-        picture = (bits <= limits.same_picture) & (person | np.isnan(apart))
+        picture = (bits <= limits["picture"]) & (person | np.isnan(apart))
         for place in np.flatnonzero(picture | person):
             same = bool(picture[place])
             yield SimilarPair(
@@ -354,7 +343,7 @@ def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
             )
 
 
-def _face(measured: Measured) -> Floats:
+def _face(measured: MeasuredPicture) -> Floats:
     """The embedding; NaN, which is near nothing, where no face is certain."""
     if measured.embedding is None or measured.values.get("presence", 0.0) < _MIN_PRESENCE:
         return np.full(128, np.nan, dtype=np.float32)
@@ -366,16 +355,19 @@ _METHOD = "2"
 """Changes with `measuring.py`; measurements of another method are repeated."""
 
 
-def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = None) -> Mapping[str, Measured]:
+def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = None) -> Mapping[str, MeasuredPicture]:
     """Measure the candidates that have no measurements yet; each is kept as soon as it is measured."""
     known = read_checks(pools.folder)
     missing = {candidate.sha256: candidate for candidate in pools.candidates if candidate.sha256 not in known}
     checks = dict(known)
     if missing:
-        with (pools.folder / CHECKS).open("a", encoding="utf-8") as stream, ThreadPoolExecutor(_workers()) as workers:
+        with (
+            (pools.folder / CHECKS).open("a", encoding="utf-8") as stream,
+            ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers,
+        ):
             # A line that a crash truncated must not swallow the next one.
             stream.write("\n" if stream.tell() else "")
-            waiting = [workers.submit(_measure, candidate) for candidate in missing.values()]
+            waiting = [workers.submit(_measure, name, pools.path_of(candidate)) for name, candidate in missing.items()]
             for done, future in enumerate(as_completed(waiting), start=1):
                 sha256, measured = future.result()
                 stream.write(_line(sha256, measured) + "\n")
@@ -386,9 +378,9 @@ def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = No
     return checks
 
 
-def read_checks(folder: Path) -> dict[str, Measured]:
+def read_checks(folder: Path) -> dict[str, MeasuredPicture]:
     """The stored measurements by the picture's SHA-256; unreadable lines are ignored, so measured again."""
-    checks: dict[str, Measured] = {}
+    checks: dict[str, MeasuredPicture] = {}
     try:
         lines = (folder / CHECKS).read_text("utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -398,7 +390,7 @@ def read_checks(folder: Path) -> dict[str, Measured]:
             row: dict[str, Any] = json.loads(line)
             if row["method"] == _METHOD:
                 embedding = row["embedding"]
-                checks[row["sha256"]] = Measured(
+                checks[row["sha256"]] = MeasuredPicture(
                     values=row["values"],
                     embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
                     hash=int(row["hash"], 16),
@@ -408,14 +400,14 @@ def read_checks(folder: Path) -> dict[str, Measured]:
     return checks
 
 
-def _measure(candidate: Candidate) -> tuple[str, Measured]:
+def _measure(sha256: str, picture: Path) -> tuple[str, MeasuredPicture]:
     try:
-        return candidate.sha256, measure(read_rgb(candidate.path))
+        return sha256, measure(read_rgb(picture))
     except UnreadableImage as error:
         raise StillmeError(f"A candidate's picture is missing or damaged: {error} Draw the pools again.") from None
 
 
-def _line(sha256: str, measured: Measured) -> str:
+def _line(sha256: str, measured: MeasuredPicture) -> str:
     embedding = None if measured.embedding is None else [round(float(number), 5) for number in measured.embedding]
     row = {
         "sha256": sha256,
@@ -425,7 +417,3 @@ def _line(sha256: str, measured: Measured) -> str:
         "embedding": embedding,
     }
     return json.dumps(row, separators=(",", ":"))
-
-
-def _workers() -> int:
-    return min(os.cpu_count() or 1, 8)

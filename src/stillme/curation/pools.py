@@ -1,35 +1,39 @@
 """A folder of candidates: drawn from a source, kept byte for byte, with the record of the draw.
 
-pools.json        the design, its source and seed, cells that fell short, pictures passed over
-candidates.csv    one line per candidate; its id tells neither pool nor file
+pools.json        the design, its source and seed, the candidates, cells that fell short, pictures passed over
 pictures/         the files as they were, named by their SHA-256
 passed_over.csv   every row and file that was left out, and why; only where there are any
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from stillme import __version__
-from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnknownName
-from stillme.core.files import unmarked, write_csv, write_whole
-from stillme.core.types import Json, digest
-from stillme.curation.sources import Row, path_fault
+from stillme.core.errors import StillmeError, UnknownName, UnreadableImage
+from stillme.core.files import write_csv, write_whole
+from stillme.core.types import digest
+from stillme.curation.sources import Faults, FolderSource, SourceRow, add_unreadable, inspect
 
 Cell = tuple[str, ...]
 """One level of each attribute, in the design's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class PoolDesign:
     """What to draw."""
 
     levels: Mapping[str, tuple[str, ...]]
@@ -67,41 +71,42 @@ class Shortfall:
     empty_pools: tuple[int, ...]
     """Pools that hold fewer pictures of this cell than asked; other shortfalls only make pools share pictures."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """Which pictures are in which pool."""
-
-    pools: Mapping[Cell, tuple[tuple[Row, ...], ...]]
-    """By cell, one tuple of rows per pool, pool 1 first."""
-    shortfalls: tuple[Shortfall, ...]
+    def __str__(self) -> str:
+        held = "pools share them" if self.found and not self.empty_pools else "some pools have none"
+        return f"{', '.join(self.cell)}: {self.found} of {self.wanted}; {held if self.found else 'empty'}"
 
 
-def draw(rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] | None = None) -> Draw:
+Pooled = Mapping[Cell, tuple[tuple[SourceRow, ...], ...]]
+"""By cell, one tuple of rows per pool, pool 1 first."""
+
+
+def draw(
+    rows: Iterable[SourceRow], design: PoolDesign, *, usable: Callable[[SourceRow], bool] = lambda _: True
+) -> tuple[Pooled, tuple[Shortfall, ...]]:
     """Fill every cell of every pool. `usable` is asked only of rows that would be taken; others are passed over."""
-    queues: dict[Cell, list[Row]] = {cell: [] for cell in design.cells}
+    queues: dict[Cell, list[SourceRow]] = {cell: [] for cell in design.cells}
     for row in rows:
         cell = design.cell_of(row.attributes)
         if cell is not None:
             queues[cell].append(row)
     wanted = design.pools * design.per_cell
-    pools: dict[Cell, tuple[tuple[Row, ...], ...]] = {}
+    pools: dict[Cell, tuple[tuple[SourceRow, ...], ...]] = {}
     shortfalls: list[Shortfall] = []
     for cell, queue in queues.items():
-        taken: list[Row] = []
+        taken: list[SourceRow] = []
         for row in sorted(queue, key=lambda row: digest([design.seed, cell, row.file])):
             if len(taken) == wanted:
                 break
-            if usable is None or usable(row):
+            if usable(row):
                 taken.append(row)
         pools[cell] = _distributed(taken, design)
         if len(taken) < wanted:
             short = tuple(pool for pool, held in enumerate(pools[cell], start=1) if len(held) < design.per_cell)
             shortfalls.append(Shortfall(cell=cell, found=len(taken), wanted=wanted, empty_pools=short))
-    return Draw(pools=pools, shortfalls=tuple(shortfalls))
+    return pools, tuple(shortfalls)
 
 
-def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...], ...]:
+def _distributed(taken: Sequence[SourceRow], design: PoolDesign) -> tuple[tuple[SourceRow, ...], ...]:
     per_pool = min(design.per_cell, len(taken))
     return tuple(
         tuple(taken[(pool * design.per_cell + place) % len(taken)] for place in range(per_pool))
@@ -109,7 +114,7 @@ def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...],
     )
 
 
-def levels_of(rows: Iterable[Row], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def levels_of(rows: Iterable[SourceRow], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The levels that occur in the rows, sorted, by attribute."""
     occurring: dict[str, set[str]] = {name: set() for name in by}
     known: set[str] = set()
@@ -139,42 +144,35 @@ def restricted(
 
 
 RECORD = "pools.json"
-CANDIDATES = "candidates.csv"
 PICTURES = "pictures"
 PASSED_OVER = "passed_over.csv"
 NOT_STATED = "not stated"
-_FORMAT = 1
-_OWN = ("id", "picture", "sha256", "pools", "source", "licence", "label_origin", "consent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(SourceRow):
     """One picture that may become the portrait of its cell."""
 
     id: str
-    path: Path
-    sha256: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    suffix: Annotated[str, Field(pattern=r"^\.[a-z]+$")]
     pools: tuple[int, ...]
-    source: str
-    """Its name where it came from."""
-    attributes: Mapping[str, str]
-    licence: str
-    label_origin: str
-    consent: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pools:
     """All candidates of a draw."""
 
-    folder: Path
-    design: Design
-    source: str
+    stillme: str = __version__
     made: str
-    candidates: tuple[Candidate, ...]
+    source: str
+    design: PoolDesign
     shortfalls: tuple[Shortfall, ...]
     passed_over: tuple[str, ...]
     """Rows and pictures that would have been taken but cannot be used, one sentence for each kind."""
+    candidates: tuple[Candidate, ...]
+    folder: Path = Path()
+    """Where they are."""
 
     @cached_property
     def cells(self) -> Mapping[Cell, tuple[Candidate, ...]]:
@@ -196,103 +194,166 @@ class Pools:
         """The hash of the candidates: decisions belong to one draw."""
         return digest([sorted(self.by_id), {name: list(levels) for name, levels in self.design.levels.items()}])
 
+    def path_of(self, candidate: Candidate) -> Path:
+        """Where a candidate's picture is."""
+        return self.folder / PICTURES / f"{candidate.sha256}{candidate.suffix}"
+
+    def write(self, folder: Path) -> None:
+        """Write the record into the folder of the pictures."""
+        record = {**asdict(self), "folder": ""}
+        write_whole(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False))
+
 
 def load_pools(folder: Path) -> Pools:
-    """Read a folder that `drawing.sample` wrote."""
+    """Read a folder that `sample` wrote."""
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
-        if record["format"] > _FORMAT:
-            raise StillmeError(f"{folder} was written by a newer stillme ({record['stillme']}); upgrade this one.")
-        design = Design(
-            levels={name: tuple(levels) for name, levels in record["design"]["levels"].items()},
-            pools=record["design"]["pools"],
-            per_cell=record["design"]["per_cell"],
-            seed=record["design"]["seed"],
-        )
-        shortfalls = tuple(
-            Shortfall(
-                cell=tuple(entry["cell"]),
-                found=entry["found"],
-                wanted=entry["wanted"],
-                empty_pools=tuple(entry["empty_pools"]),
-            )
-            for entry in record["shortfalls"]
-        )
-        text = (folder / CANDIDATES).read_text("utf-8")
-    except FileNotFoundError as error:
+        read = TypeAdapter(Pools).validate_json((folder / RECORD).read_bytes())
+    except FileNotFoundError:
         raise StillmeError(
-            f"{folder} holds no candidate pools ({Path(error.filename).name} is missing). "
-            "`stillme portraits sample` makes them."
+            f"{folder} holds no candidate pools ({RECORD} is missing). `stillme portraits sample` makes them."
         ) from None
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StillmeError(f"{folder / RECORD} cannot be read ({error}). Draw the pools again.") from None
-    return Pools(
-        folder=folder,
-        design=design,
-        source=record["source"],
-        made=record["made"],
-        candidates=_candidates(folder, text),
-        shortfalls=shortfalls,
-        passed_over=tuple(record["passed_over"]),
-    )
+    except (OSError, ValidationError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise StillmeError(f"{folder / RECORD} cannot be read ({why}). Draw the pools again.") from None
+    return replace(read, folder=folder)
 
 
-def write_pools(folder: Path, pools: Pools) -> None:
-    """Write the record and the table into the folder of the pictures."""
-    attributes = list(pools.design.levels)
-    rows = (
-        {
-            "id": candidate.id,
-            "picture": f"{PICTURES}/{candidate.path.name}",
-            "sha256": candidate.sha256,
-            "pools": " ".join(map(str, candidate.pools)),
-            "source": candidate.source,
-            "licence": candidate.licence,
-            "label_origin": candidate.label_origin,
-            "consent": candidate.consent,
-            **candidate.attributes,
-        }
-        for candidate in pools.candidates
-    )
-    write_csv(folder / CANDIDATES, [*_OWN, *attributes], rows)
-    record: dict[str, Json] = {
-        "format": _FORMAT,
-        "stillme": __version__,
-        "made": pools.made,
-        "source": pools.source,
-        "design": asdict(pools.design),
-        "shortfalls": [asdict(shortfall) for shortfall in pools.shortfalls],
-        "passed_over": list(pools.passed_over),
-    }
-    write_whole(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOptions:
+    """What to draw from a source."""
+
+    by: tuple[str, ...] = ()
+    """The attributes to cross; by default those of the source's own design."""
+    only: Mapping[str, tuple[str, ...]]
+    """The levels to take of an attribute, or the values to keep of another column."""
+    pools: int = 7
+    per_cell: int = 1
+    seed: int = 0
 
 
-def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
-    table = folder / CANDIDATES
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if missing := [name for name in _OWN if name not in (reader.fieldnames or ())]:
-        hint = f"has no column {missing[0]!r}; draw the pools again"
-        raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-    candidates: list[Candidate] = []
-    problems: list[Problem] = []
-    for marked in reader:
-        cells = {unmarked(name): unmarked(cell) for name, cell in marked.items()}
-        if fault := path_fault(cells["picture"]):
-            problems.append(Problem(place=f"line {reader.line_num}", message=fault))
-            continue
-        candidates.append(
-            Candidate(
-                id=cells["id"],
-                path=folder / cells["picture"],
-                sha256=cells["sha256"],
-                pools=tuple(int(pool) for pool in cells["pools"].split()),
-                source=cells["source"],
-                attributes={name: value for name, value in cells.items() if name not in _OWN},
-                licence=cells["licence"],
-                label_origin=cells["label_origin"],
-                consent=cells["consent"],
-            )
+def sample(source: FolderSource, folder: Path, options: SampleOptions) -> Pools:
+    """Draw pools from `source` into a new `folder`, which appears only when it is complete."""
+    _refuse_existing(folder)
+    faults = Faults()
+    rows = list(source.rows(faults))
+    if not rows:
+        raise _nothing_left(source, faults, "It has no rows.")
+    design = _design(source, rows, options)
+    rows = [row for row in rows if all(row.attributes.get(name) in levels for name, levels in options.only.items())]
+    for name in design.levels:
+        for row in rows:
+            if not row.attributes.get(name):
+                faults.add("empty", row.file, column=name)
+    with _new_folder(folder) as draft:
+        copier = _PictureCopier(source, draft / PICTURES, faults)
+        pooled, shortfalls = draw(rows, design, usable=copier.copy)
+        candidates = [
+            copier.candidate(row, cell, [place for place, pool in enumerate(pools, start=1) if row in pool], design)
+            for cell, pools in pooled.items()
+            for row in {row.file: row for pool in pools for row in pool}.values()
+        ]
+        if not candidates:
+            raise _nothing_left(source, faults, f"None of {len(rows):,} rows is in a cell of the design.")
+        # Ordered by id, which is a hash: neither pools nor the queue show in the file.
+        candidates.sort(key=lambda candidate: candidate.id)
+        pools = Pools(
+            folder=folder,
+            design=design,
+            source=source.title,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            candidates=tuple(candidates),
+            shortfalls=shortfalls,
+            passed_over=faults.sentences,
         )
-    if problems:
-        raise InvalidPortraits(str(table), problems)
-    return tuple(candidates)
+        pools.write(draft)
+        if faults:
+            write_csv(draft / PASSED_OVER, ("kind", "name", "column", "why"), map(asdict, faults))
+    return pools
+
+
+class _PictureCopier:
+    """Copies usable pictures and counts the others."""
+
+    def __init__(self, source: FolderSource, folder: Path, faults: Faults) -> None:
+        self._source = source
+        self._folder = folder
+        self._faults = faults
+        self._copied: dict[str, tuple[str, str]] = {}
+        self._names: dict[str, str] = {}
+        folder.mkdir()
+
+    def copy(self, row: SourceRow) -> bool:
+        """Copy a row's picture; False, with the reason noted, where it cannot be used."""
+        try:
+            data = self._source.read(row)
+            sha256 = hashlib.sha256(data).hexdigest()
+            if sha256 in self._names:
+                # Before decoding: a table may list one picture under very many names.
+                self._faults.add("repeated", row.file, f"{row.file} is {self._names[sha256]}")
+                return False
+            suffix = inspect(data, row.file)
+        except UnreadableImage as error:
+            add_unreadable(self._faults, row.file, error)
+            return False
+        (self._folder / f"{sha256}{suffix}").write_bytes(data)
+        self._names[sha256] = row.file
+        self._copied[row.file] = (sha256, suffix)
+        return True
+
+    def candidate(self, row: SourceRow, cell: Cell, pools: Sequence[int], design: PoolDesign) -> Candidate:
+        """The candidate of a copied row."""
+        sha256, suffix = self._copied[row.file]
+        return Candidate(
+            id=digest([sha256, cell])[:12],
+            sha256=sha256,
+            suffix=suffix,
+            pools=tuple(pools),
+            file=row.file,
+            # Only what the design crosses: candidates were not chosen by the file's other columns.
+            attributes={name: row.attributes[name] for name in design.levels},
+            licence=row.licence or NOT_STATED,
+            label_origin=row.label_origin or NOT_STATED,
+            consent=row.consent or NOT_STATED,
+        )
+
+
+def _nothing_left(source: FolderSource, faults: Faults, otherwise: str) -> StillmeError:
+    reasons = " ".join(faults.sentences) or otherwise
+    return StillmeError(f"{source.title} has no usable picture, so nothing was written. {reasons}")
+
+
+def _design(source: FolderSource, rows: Sequence[SourceRow], options: SampleOptions) -> PoolDesign:
+    by = options.by or tuple(source.levels)
+    if not by:
+        known = sorted({name for row in rows for name in row.attributes})
+        raise StillmeError(
+            f"No attributes to cross. Name them with `--by`; this source has {', '.join(known) or 'none'}."
+        )
+    occurring = levels_of(rows, tuple(dict.fromkeys([*by, *options.only])))
+    levels = {name: source.levels.get(name) or occurring[name] for name in by}
+    known = {name: tuple(dict.fromkeys([*source.levels.get(name, ()), *occurring[name]])) for name in occurring}
+    return PoolDesign(
+        levels=restricted(levels, options.only, known),
+        pools=options.pools,
+        per_cell=options.per_cell,
+        seed=options.seed,
+    )
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Generator[Path]:
+    """A folder to fill under another name; it takes its own name when it is complete, or is removed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield draft
+        draft.chmod(0o755)
+        _refuse_existing(folder)
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists():
+        raise StillmeError(f"{folder} already exists. Choose another folder, or remove it first.")

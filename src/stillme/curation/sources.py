@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from PIL import Image, UnidentifiedImageError
+from pydantic import TypeAdapter
 
 from stillme.core import images
 from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
@@ -44,10 +45,10 @@ class Fault:
     kind: Kind
     name: str
     """The file, or where the row stands."""
+    column: str = ""
+    """Where a value is missing."""
     why: str = ""
     """What an example shows beyond the name."""
-    of: str = ""
-    """The column, where a value is missing."""
 
 
 class Faults:
@@ -62,26 +63,26 @@ class Faults:
     def __len__(self) -> int:
         return len(self._faults)
 
-    def add(self, kind: Kind, name: str, why: str = "", *, of: str = "") -> None:
+    def add(self, kind: Kind, name: str, why: str = "", *, column: str = "") -> None:
         """Count one more."""
-        self._faults.append(Fault(kind=kind, name=name, why=why, of=of))
+        self._faults.append(Fault(kind=kind, name=name, why=why, column=column))
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """One for every kind, with its number and the first examples."""
         kinds: dict[tuple[Kind, str], list[Fault]] = {}
         for fault in self._faults:
-            kinds.setdefault((fault.kind, fault.of), []).append(fault)
-        return tuple(_sentence(kind, of, faults) for (kind, of), faults in kinds.items())
+            kinds.setdefault((fault.kind, fault.column), []).append(fault)
+        return tuple(_sentence(kind, column, faults) for (kind, column), faults in kinds.items())
 
 
-def _sentence(kind: Kind, of: str, faults: list[Fault]) -> str:
+def _sentence(kind: Kind, column: str, faults: list[Fault]) -> str:
     one, several = _WORDS[kind]
     examples = [fault.why or fault.name for fault in faults[:_EXAMPLES]]
     shown = ("; " if kind == "unusable" else ", ").join(example.rstrip(".") for example in examples)
-    column = f" for {of!r}" if of else ""
+    of = f" for {column!r}" if column else ""
     more = ", …" if len(faults) > _EXAMPLES else ""
-    return f"{len(faults):,} {one if len(faults) == 1 else several}{column}: {shown}{more}."
+    return f"{len(faults):,} {one if len(faults) == 1 else several}{of}: {shown}{more}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +103,7 @@ class Taxonomy:
 def taxonomy(name: str) -> Taxonomy:
     """Read one of the taxonomies that ship with this version."""
     text = files("stillme.curation").joinpath("taxonomies", f"{name}.toml").read_text("utf-8")
-    data: dict[str, Any] = tomllib.loads(text)
-    return Taxonomy(
-        title=data["title"],
-        licence=data["licence"],
-        label_origin=data["label_origin"],
-        consent=data["consent"],
-        levels={attribute: tuple(levels) for attribute, levels in data["levels"].items()},
-        labels=data["labels"],
-    )
+    return TypeAdapter(Taxonomy).validate_python(tomllib.loads(text))
 
 
 SMALLEST = 64
@@ -118,17 +111,8 @@ SMALLEST = 64
 _FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "TIFF": ".tif", "BMP": ".bmp"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
-    """A picture that can be used."""
-
-    suffix: str
-    width: int
-    height: int
-
-
-def inspect(data: bytes, name: str) -> Inspected:
-    """Decode a file once. Animated, too large, too small and CMYK pictures are refused."""
+def inspect(data: bytes, name: str) -> str:
+    """The suffix of a picture that can be used. Animated, too large, too small and CMYK pictures are refused."""
     try:
         # The header; `read_rgb` below decodes.
         with Image.open(io.BytesIO(data)) as picture:
@@ -143,7 +127,7 @@ def inspect(data: bytes, name: str) -> Inspected:
         raise UnreadableImage(f"{name} is {kind}; portraits are {', '.join(_FORMATS)}.")
     if min(width, height) < SMALLEST:
         raise UnreadableImage(f"{name} has {width}×{height} pixels; at least {SMALLEST} each way are needed.")
-    return Inspected(suffix=_FORMATS[kind], width=width, height=height)
+    return _FORMATS[kind]
 
 
 FAIRFACE_TABLES = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
@@ -154,7 +138,7 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SourceRow:
     """One picture of a source, not yet opened."""
 
     file: str
@@ -165,42 +149,22 @@ class Row:
     consent: str
 
 
-class Source(Protocol):
-    """Where candidates are drawn from."""
-
-    @property
-    def title(self) -> str:
-        """What it is, for the record of the draw."""
-        ...
-
-    @property
-    def levels(self) -> Mapping[str, tuple[str, ...]]:
-        """The attributes and levels of its own design; empty where it has none."""
-        ...
-
-    def rows(self, faults: Faults) -> Iterator[Row]:
-        """All usable rows, pictures unopened; the others are added to `faults`.
-
-        Raises `InvalidPortraits` where the table itself is not what it should be.
-        """
-        ...
-
-    def read(self, row: Row) -> bytes:
-        """One picture's file as it is. Raises `UnreadableImage`."""
-        ...
-
-
-def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] = ()) -> Source:
+def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] = ()) -> FolderSource:
     """The source at `where`: FairFace as published, or a folder with a CSV."""
     folder = Path(where)
     if not folder.is_dir():
         raise StillmeError(f"{where} is not a folder. Name a folder with a {TABLE}, or a copy of FairFace.")
     published = {split: folder / name for split, name in FAIRFACE_TABLES.items() if (folder / name).is_file()}
     if table is None and published:
-        return FolderSource(folder, tables=_chosen(published, splits), taxonomy=taxonomy("fairface"))
+        for split in splits:
+            if split not in published:
+                raise StillmeError(f"There is no split {split!r} here. Choose one of {', '.join(published)}.")
+        tables = tuple(path for split, path in published.items() if not splits or split in splits)
+        return FolderSource(folder, tables=tables, taxonomy=taxonomy("fairface"))
     if splits:
         raise StillmeError(f"--split needs FairFace; {where} has no {FAIRFACE_TABLES['train']}.")
-    return FolderSource(folder, tables=(_within(folder, table),), taxonomy=None)
+    chosen = folder / TABLE if table is None else table if table.is_file() else folder / table
+    return FolderSource(folder, tables=(chosen,), taxonomy=None)
 
 
 class FolderSource:
@@ -222,9 +186,12 @@ class FolderSource:
         """The taxonomy's design, where there is one."""
         return self._taxonomy.levels if self._taxonomy else {}
 
-    def rows(self, faults: Faults) -> Iterator[Row]:
-        """All rows of all tables; a file that is listed twice counts once if its labels agree, else not at all."""
-        seen: dict[str, Row] = {}
+    def rows(self, faults: Faults) -> Iterator[SourceRow]:
+        """All rows of all tables, pictures unopened; those that cannot be used are added to `faults`.
+
+        A file that is listed twice counts once if its labels agree, else not at all.
+        """
+        seen: dict[str, SourceRow] = {}
         contradicted: dict[str, None] = {}
         for table in self._tables:
             problems = Problems(str(table))
@@ -243,26 +210,21 @@ class FolderSource:
             faults.add("contradicted", file)
         yield from (row for file, row in seen.items() if file not in contradicted)
 
-    def read(self, row: Row) -> bytes:
+    def read(self, row: SourceRow) -> bytes:
         """One picture's file. A link that leads out of the folder is not followed."""
         return read_within(self._folder, row.file)
 
-    def _row(self, place: str, cells: Mapping[str, str], problems: Problems) -> Row | None:
+    def _row(self, place: str, cells: Mapping[str, str], problems: Problems) -> SourceRow | None:
         file = cells["file"]
         if fault := path_fault(file):
             problems.add(place, fault)
             return None
-        if self._taxonomy is None:
-            return plain_row(file, cells)
-        return translate(file, place, cells, self._taxonomy, problems)
+        if self._taxonomy:
+            return _translated(place, cells, self._taxonomy, problems)
+        return SourceRow(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
 
 
-def plain_row(file: str, cells: Mapping[str, str]) -> Row:
-    """A row whose labels are taken as they are."""
-    return Row(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
-
-
-def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> Row | None:
+def _translated(place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> SourceRow | None:
     """A row with its labels translated into a taxonomy's levels."""
     attributes: dict[str, str] = {}
     for attribute, labels in taxonomy.labels.items():
@@ -280,8 +242,8 @@ def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonom
         attributes[attribute] = level
     # Rows can be filtered by other columns, such as FairFace's service_test.
     others = {name: value for name, value in cells.items() if name not in taxonomy.labels and name != "file" and value}
-    return Row(
-        file=file,
+    return SourceRow(
+        file=cells["file"],
         attributes=others | attributes,
         licence=taxonomy.licence,
         label_origin=taxonomy.label_origin,
@@ -331,12 +293,12 @@ def path_fault(file: str) -> str:
     return ""
 
 
-class MissingPicture(UnreadableImage):
-    """A file that a table names and nobody finds."""
+class NoFile(UnreadableImage):
+    """A file that a table names and no one can read, whatever it holds."""
 
-
-class SpecialFile(UnreadableImage):
-    """A folder, a pipe or a device where a picture should be; reading it could wait for ever."""
+    def __init__(self, message: str, kind: Kind) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
 
 
 def read_within(folder: Path, file: str) -> bytes:
@@ -347,33 +309,18 @@ def read_within(folder: Path, file: str) -> bytes:
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):
             raise UnreadableImage(f"{file} leaves the folder; copy the picture into it.")
         if not path.is_file():
-            raise SpecialFile(f"{file} is not a file but a folder, a pipe or a device.")
+            # Reading a pipe or a device could wait for ever.
+            raise NoFile(f"{file} is not a file but a folder, a pipe or a device.", "special")
         return path.read_bytes()
     except FileNotFoundError:
-        raise MissingPicture(f"{file} does not exist.") from None
+        raise NoFile(f"{file} does not exist.", "missing") from None
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         raise UnreadableImage(f"{file} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
 def add_unreadable(faults: Faults, file: str, error: UnreadableImage) -> None:
     """Count a picture that could not be read, under what is wrong with it."""
-    match error:
-        case MissingPicture():
-            faults.add("missing", file)
-        case SpecialFile():
-            faults.add("special", file)
-        case _:
-            faults.add("unusable", file, str(error))
-
-
-def _chosen(published: Mapping[str, Path], splits: Sequence[str]) -> tuple[Path, ...]:
-    for split in splits:
-        if split not in published:
-            raise StillmeError(f"There is no split {split!r} here. Choose one of {', '.join(published)}.")
-    return tuple(path for split, path in published.items() if not splits or split in splits)
-
-
-def _within(folder: Path, table: Path | None) -> Path:
-    if table is None:
-        return folder / TABLE
-    return folder / table if not table.is_absolute() and not table.is_file() else table
+    if isinstance(error, NoFile):
+        faults.add(error.kind, file)
+    else:
+        faults.add("unusable", file, str(error))

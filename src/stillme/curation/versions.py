@@ -3,8 +3,9 @@
 DIR/v1/
   portraits.csv    what `[portraits] source = "DIR/v1"` reads
   pictures/*.png   1024 × 1024, without metadata
-  manifest.json    per picture: hashes, source, crop, terms, curators, measurements
-  CARD.md, card.html, card.json
+  manifest.json    per picture: hashes, source, crop, terms, curators, measurements; how they were curated
+  curation.jsonl   every action of the curators
+  CARD.md, card.html
   SHA256SUMS       of every file, for `stillme portraits verify` or `sha256sum -c`
 """
 
@@ -21,6 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import files
 from itertools import product
@@ -32,18 +34,19 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, StrictUndefined
 from PIL import Image
 
+from stillme import __version__
 from stillme.core import images
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.files import SUMS, read_sums, sha256_of, sums_of, write_csv
 from stillme.core.images import read_rgb
 from stillme.core.types import Json, digest
-from stillme.curation.decisions import Action
-from stillme.curation.measuring import Measured, SimilarPair, find_similar, hints, load_criteria, measure
+from stillme.curation.decisions import Action, CuratorAgreement
+from stillme.curation.measuring import MeasuredPicture, SimilarPair, find_similar, hints, load_criteria, measure
 from stillme.curation.pools import Cell
-from stillme.curation.selection import Selected, slug
+from stillme.curation.sources import SourceRow
 from stillme.instruments import faces
 from stillme.instruments.faces.raster import Picture, fit
-from stillme.portraits.folder import TABLE, load
+from stillme.portraits.folder import TABLE, TERMS, load
 from stillme.portraits.sheet import CARD, write_sheet
 
 SIZE = 1024
@@ -58,8 +61,33 @@ RESIZING = "Lanczos on 8-bit sRGB"
 _DETECTION_SIDE = 1024
 
 
+def slug(text: str) -> str:
+    """A name that every file system takes: `East Asian` → `east-asian`, `70+` → `70plus`."""
+    plain = re.sub(r"[^\w.-]+", "-", text.lower().replace("+", "plus")).strip("-.")
+    return plain or "unnamed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """One picture that becomes a portrait."""
+
+    id: str
+    row: SourceRow
+    """Its name where it came from, labels and terms."""
+    path: Path
+    sha256: str
+    """Of the source file; empty where it was not recorded before."""
+    block: str = ""
+    pools: tuple[int, ...] = ()
+    chosen_by: tuple[str, ...] = ()
+    criteria: Mapping[str, int] | None = None
+    """By criterion, how many of those who chose it had ticked it; None without curation."""
+    state: str = ""
+    """How the choice came about: agreed, voted, settled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Square:
+class SquarePicture:
     """A picture made square."""
 
     rgb: Picture
@@ -71,7 +99,7 @@ class Square:
     """`centre` also where a face was looked for and none was found."""
 
 
-def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
+def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> SquarePicture:
     """Crop and resize one picture."""
     height, width = rgb.shape[:2]
     side = min(height, width)
@@ -81,7 +109,7 @@ def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
     top = int(np.clip(round(y - side / 2), 0, height - side))
     part = Image.fromarray(rgb[top : top + side, left : left + side])
     resized = part if side == size else part.resize((size, size), Image.Resampling.LANCZOS)
-    return Square(
+    return SquarePicture(
         rgb=np.asarray(resized),
         box=(left, top, side),
         enlarged=round(size / side, 3),
@@ -101,7 +129,7 @@ def _face_centre(rgb: Picture) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curation:
-    """What the card says about the curation."""
+    """How portraits were chosen."""
 
     levels: Mapping[str, tuple[str, ...]]
     pools: Mapping[int, int]
@@ -112,25 +140,8 @@ class Curation:
     """Cells without a portrait, and why."""
     curators: Mapping[str, int]
     """How many cells each decided."""
-    agreement: tuple[tuple[str, int, float, float | None], ...]
-    """Curators, cells, share of equal choices, kappa."""
-    states: Mapping[str, int]
-    actions: tuple[Action, ...]
-    """The curators' log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """Title, version and origin of the set."""
-
-    title: str
-    version: str
-    made: str
-    stillme: str
-    source: str
-    method: str
-    curation: Curation | None = None
-    """None for a user's own pictures, which nobody curated."""
+    agreement: tuple[CuratorAgreement, ...]
+    outcomes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,82 +150,52 @@ class FinishedPortrait:
 
     selected: Selected
     sha256: str
-    measured: Measured
+    measured: MeasuredPicture
     enlarged: float
     crop: str
     box: tuple[int, int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """The content of a card."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetCard:
+    """What a version is: its origin, portraits and curation."""
 
-    about: About
+    title: str
+    version: str
+    made: str
+    source: str
+    method: str
     portraits: Sequence[FinishedPortrait]
-    alike: tuple[SimilarPair, ...]
+    curation: Curation | None
+    """None for a user's own pictures, which nobody curated."""
+    actions: Sequence[Action]
+    """The curators' log."""
 
-    @classmethod
-    def of(cls, about: About, portraits: Sequence[FinishedPortrait]) -> Card:
-        """Look for similar pictures."""
-        alike = find_similar({portrait.selected.id: portrait.measured for portrait in portraits})
-        return cls(about=about, portraits=portraits, alike=alike)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        curation = self.about.curation
-        return {
-            "title": self.about.title,
-            "version": self.about.version,
-            "made": self.about.made,
-            "stillme": self.about.stillme,
-            "source": self.about.source,
-            "method": self.about.method,
-            "portraits": len(self.portraits),
-            "curation": None
-            if curation is None
-            else {
-                "curators": dict(curation.curators),
-                "agreement": [
-                    {"who": who, "cells": cells, "alike": alike, "kappa": kappa}
-                    for who, cells, alike, kappa in curation.agreement
-                ],
-                "outcomes": dict(curation.states),
-                "actions": len(curation.actions),
-                "pools": {str(pool): count for pool, count in sorted(curation.pools.items())},
-                "missing": [{"cell": list(cell), "why": why} for cell, why in curation.missing],
-                "shortfalls": list(curation.shortfalls),
-                "passed_over": list(curation.passed_over),
-                "criteria": {name: list(counts) for name, counts in self.criteria().items()},
-            },
-            "alike": [
-                {"first": pair.first, "second": pair.second, "kind": pair.kind, "distance": pair.distance}
-                for pair in self.alike
-            ],
-            "terms": [
-                {"licence": licence, "label_origin": origin, "consent": consent, "portraits": count}
-                for (licence, origin, consent), count in self.terms().items()
-            ],
-        }
+    @property
+    def alike(self) -> tuple[SimilarPair, ...]:
+        """Portraits that show one picture, or perhaps one person."""
+        return find_similar({portrait.selected.id: portrait.measured for portrait in self.portraits})
 
     def criteria(self) -> dict[str, tuple[int, int, int]]:
-        """By criterion: portraits for which all, some, none of the choosers ticked it."""
+        """By criterion's title: portraits for which all, some, none of the choosers ticked it."""
         counts: dict[str, tuple[int, int, int]] = {}
-        for criterion in load_criteria().all:
+        for criterion in load_criteria().criteria:
             shares = [
                 portrait.selected.criteria[criterion.key] / max(len(portrait.selected.chosen_by), 1)
                 for portrait in self.portraits
                 if portrait.selected.criteria is not None
             ]
             by_all, by_none = sum(share >= 1 for share in shares), sum(share == 0 for share in shares)
-            counts[criterion.key] = (by_all, len(shares) - by_all - by_none, by_none)
+            counts[criterion.title] = (by_all, len(shares) - by_all - by_none, by_none)
         return counts
 
-    def terms(self) -> Counter[tuple[str, str, str]]:
+    def terms(self) -> Counter[tuple[str, ...]]:
         """How many portraits have each combination of licence, label origin and consent."""
-        return Counter(
-            (portrait.selected.licence, portrait.selected.label_origin, portrait.selected.consent)
-            for portrait in self.portraits
-        )
+        return Counter(_terms(portrait.selected) for portrait in self.portraits)
+
+
+def _terms(selected: Selected) -> tuple[str, ...]:
+    return tuple(getattr(selected.row, name) for name in TERMS)
 
 
 MANIFEST, PICTURES = "manifest.json", "pictures"
@@ -222,14 +203,16 @@ _LOCK = ".finalize.lock"
 _PARTIAL = ".partial"
 
 
-def markdown(card: Card) -> str:
+def markdown(card: DatasetCard) -> str:
     """The dataset card as people read it."""
-    curation, criteria = card.about.curation, load_criteria().all
+    curation = card.curation
     values: dict[str, Any] = {}
     if curation:
         *rest, last = curation.levels
         names, across = list(curation.levels), curation.levels[last]
-        counted = Counter(tuple(each.selected.attributes.get(name, "") for name in names) for each in card.portraits)
+        counted = Counter(
+            tuple(each.selected.row.attributes.get(name, "") for name in names) for each in card.portraits
+        )
         values = {
             "heads": [*(rest or [""]), *across],
             "table": [
@@ -242,26 +225,26 @@ def markdown(card: Card) -> str:
                 "Passed over when the pools were drawn": curation.passed_over,
             },
             "pools": sorted(curation.pools.items()),
-            "titles": {criterion.key: criterion.title for criterion in criteria},
         }
     source = files("stillme.curation").joinpath("card.md.jinja").read_text("utf-8")
     template = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined).from_string(source)
     return template.render(
         card=card,
+        stillme=__version__,
         doubts={
             criterion.title: [
                 each.selected.id for each in card.portraits if hints(each.measured.values)[place].state != "fine"
             ]
-            for place, criterion in enumerate(criteria)
+            for place, criterion in enumerate(load_criteria().criteria)
         },
         scales=[each.enlarged for each in card.portraits],
-        faceless=sum(each.crop == "centre" for each in card.portraits) if "face" in card.about.method else 0,
+        faceless=sum(each.crop == "centre" for each in card.portraits) if "face" in card.method else 0,
         **values,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenVersion:
     """A version on disk."""
 
     folder: Path
@@ -269,23 +252,17 @@ class Written:
     new: bool
     """False where the last version is already the same set."""
 
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "folder": str(self.folder),
-            "portraits": self.portraits,
-            "new": self.new,
-        }
-
 
 def write_version(
     home: Path,
     selected: Sequence[Selected],
-    about: About,
     crop: Crop,
     *,
+    source: str,
+    curation: Curation | None = None,
+    actions: Sequence[Action] = (),
     watch: Callable[[int, int], None] | None = None,
-) -> Written:
+) -> WrittenVersion:
     """Make the pictures, the card and the sums, and give them the next number."""
     if not selected:
         raise StillmeError("No portrait is chosen yet, so nothing was written. Choose at least one.")
@@ -297,17 +274,25 @@ def write_version(
             (unfinished / PICTURES).mkdir(parents=True)
             portraits = _finish_all(selected, unfinished / PICTURES, crop, watch)
             content = content_key(portraits)
-            about = replace(about, version=name, method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.")
-            card = Card.of(about, portraits)
             if numbers and _content_of(home / f"v{numbers[-1]}") == content:
-                return Written(folder=home / f"v{numbers[-1]}", portraits=len(card.portraits), new=False)
+                return WrittenVersion(folder=home / f"v{numbers[-1]}", portraits=len(portraits), new=False)
+            card = DatasetCard(
+                title=home.resolve().name,
+                version=name,
+                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                source=source,
+                method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.",
+                portraits=portraits,
+                curation=curation,
+                actions=actions,
+            )
             _write_tables(unfinished, card, content, crop)
             _write_sums(unfinished)
             # A folder's own name changes in one step, so nobody ever sees half a version.
             unfinished.rename(home / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        return Written(folder=home / name, portraits=len(card.portraits), new=True)
+        return WrittenVersion(folder=home / name, portraits=len(portraits), new=True)
 
 
 def content_key(portraits: Sequence[FinishedPortrait]) -> str:
@@ -315,8 +300,8 @@ def content_key(portraits: Sequence[FinishedPortrait]) -> str:
     return digest(
         [
             [
-                *(chosen.id, portrait.sha256, dict(chosen.attributes), chosen.block),
-                *(chosen.licence, chosen.label_origin, chosen.consent),
+                *(chosen.id, portrait.sha256, dict(chosen.row.attributes), chosen.block),
+                *_terms(chosen),
             ]
             for portrait in sorted(portraits, key=lambda portrait: portrait.selected.id)
             for chosen in [portrait.selected]
@@ -387,60 +372,48 @@ def _finish(selected: Selected, folder: Path, crop: Crop) -> FinishedPortrait:
     )
 
 
-def _write_tables(folder: Path, card: Card, content: str, crop: Crop) -> None:
-    attributes = list(dict.fromkeys(name for portrait in card.portraits for name in portrait.selected.attributes))
+def _write_tables(folder: Path, card: DatasetCard, content: str, crop: Crop) -> None:
+    attributes = dict.fromkeys(name for portrait in card.portraits for name in portrait.selected.row.attributes)
     blocks = ["block"] if any(portrait.selected.block for portrait in card.portraits) else []
-    columns = ["id", "file", "sha256", *attributes, *blocks, "licence", "label_origin", "consent"]
-    write_csv(
-        folder / TABLE, columns, ({name: row[name] for name in columns} for row in map(_table_row, card.portraits))
+    columns = ["id", "file", "sha256", *attributes, *blocks, *TERMS]
+    entries = [_entry(portrait) for portrait in card.portraits]
+    rows = (
+        {**entry["attributes"], **entry, "block": portrait.selected.block}
+        for portrait, entry in zip(card.portraits, entries, strict=True)
     )
+    write_csv(folder / TABLE, columns, ({name: row.get(name, "") for name in columns} for row in rows))
     manifest = {
         "format": 1,
-        "stillme": card.about.stillme,
-        "version": card.about.version,
-        "made": card.about.made,
-        "source": card.about.source,
+        "stillme": __version__,
+        "version": card.version,
+        "made": card.made,
+        "source": card.source,
         "content": content,
         "size": SIZE,
         "crop": crop,
         "resizing": RESIZING,
-        "portraits": [_entry(portrait) for portrait in card.portraits],
+        "curation": asdict(card.curation) if card.curation else None,
+        "alike": [asdict(pair) for pair in card.alike],
+        "portraits": entries,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
     (folder / CARD).write_text(markdown(card), "utf-8")
-    (folder / "card.json").write_text(json.dumps(card.as_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
-    if card.about.curation:
-        lines = [json.dumps(asdict(action), ensure_ascii=False) for action in card.about.curation.actions]
+    if card.curation:
+        lines = [json.dumps(asdict(action), ensure_ascii=False) for action in card.actions]
         (folder / "curation.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     write_sheet(load(folder), folder / "card.html")
 
 
-def _table_row(portrait: FinishedPortrait) -> dict[str, str]:
-    chosen = portrait.selected
-    return {
-        **chosen.attributes,
-        "id": chosen.id,
-        "file": f"{PICTURES}/{slug(chosen.id)}.png",
-        "sha256": portrait.sha256,
-        "block": chosen.block,
-        "licence": chosen.licence,
-        "label_origin": chosen.label_origin,
-        "consent": chosen.consent,
-    }
-
-
-def _entry(portrait: FinishedPortrait) -> Mapping[str, Json]:
+def _entry(portrait: FinishedPortrait) -> dict[str, Json]:
     chosen = portrait.selected
     left, top, side = portrait.box
     return {
         "id": chosen.id,
         "file": f"{PICTURES}/{slug(chosen.id)}.png",
         "sha256": portrait.sha256,
-        "attributes": dict(chosen.attributes),
-        "licence": chosen.licence,
-        "label_origin": chosen.label_origin,
-        "consent": chosen.consent,
-        "source": {"file": chosen.source, "sha256": chosen.sha256, "pools": list(chosen.pools)},
+        "attributes": dict(chosen.row.attributes),
+        **dict(zip(TERMS, _terms(chosen), strict=True)),
+        "source": {"file": chosen.row.file, "sha256": chosen.sha256, "pools": list(chosen.pools)},
         "crop": {"method": portrait.crop, "left": left, "top": top, "side": side, "enlarged": portrait.enlarged},
         "chosen": None
         if chosen.criteria is None
@@ -478,10 +451,6 @@ class Verified:
     folder: Path
     files: int
     problems: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {"folder": str(self.folder), "files": self.files, "problems": list(self.problems)}
 
 
 def verify(home: Path) -> list[Verified]:

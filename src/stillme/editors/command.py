@@ -8,16 +8,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.programs.program import Program, ProgramParameters, write_picture
-from stillme.core.protocols import Capabilities, Needs
+from stillme.core.protocols import Capabilities, Editor, revision_note
 from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
-from stillme.editors.revisions import revision_note
 
 PLACEHOLDERS = ("source", "source2", "output", "instruction", "seed")
 
@@ -29,11 +28,11 @@ class EditorCommandParameters(ProgramParameters):
     """What a seed is worth; by default `best_effort` with {seed} in `run`, else `none`."""
 
 
-class CommandEditor:
+class CommandEditor(Editor):
     """A program of your own, in any language: `run` is its command line."""
 
-    Parameters: ClassVar[type[BaseModel]] = EditorCommandParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = EditorCommandParameters
+    more_inputs = "; add {source2} to `run`"
 
     def __init__(self, parameters: EditorCommandParameters) -> None:
         self._program = Program(parameters)
@@ -54,38 +53,29 @@ class CommandEditor:
 
     def notes(self, requests: Iterable[Request]) -> Iterator[str]:
         """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._revision, "the program")
+        if not self._revision:
+            yield revision_note("the program")
 
     def expected_dollars(self) -> float:
         """The price that the audit gives."""
         return self._price
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One start per request."""
-        for request in requests:
-            yield self._outcome(request)
-
     def close(self) -> None:
         """Kill what still runs."""
         self._program.close()
 
-    def _outcome(self, request: Request) -> EditOutcome:
-        given, taken = len(request.portraits), self.capabilities.inputs
-        if given > taken:
-            return Failed(error=f"takes {taken} portraits, not {given}; add {{source2}} to `run`", retryable=False)
+    def edit_one(self, request: Request) -> EditOutcome:
+        """Start the program once."""
         with tempfile.TemporaryDirectory(prefix="stillme-") as name:
             scratch = Path(name)
             files = [scratch / "source.png", scratch / "source2.png"]
             output = scratch / "output.png"
-            try:
-                for portrait, file in zip(request.portraits, files, strict=False):
-                    write_picture(portrait.image.path, file)
-            except (UnreadableImage, OSError) as error:
-                return Failed(error=str(error), retryable=False)
+            for portrait, file in zip(request.portraits, files, strict=False):
+                write_picture(portrait.image.path, file)
             values = {
                 "source": files[0],
                 # A request with one portrait leaves the second place empty.
-                "source2": files[1] if given > 1 else "",
+                "source2": files[1] if len(request.portraits) > 1 else "",
                 "output": output,
                 "instruction": request.instruction,
                 "seed": request.seed,

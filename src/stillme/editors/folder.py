@@ -22,17 +22,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.files import sha256_of
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Parameters, spec_of
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 from stillme.editors.file_names import Cell, NamePattern, files_below, names_of, same_but_for_case, stays_below
-from stillme.editors.manifest import Entry, Manifest
+from stillme.editors.manifest import Manifest, ManifestEntry
 
 _SHOWN = 3
 _PROMPTS = 5
@@ -61,11 +60,10 @@ class FolderParameters(Parameters):
         return self
 
 
-class Folder:
+class Folder(Editor):
     """Reads finished edits from files, by a pattern for their names or by a table."""
 
-    Parameters: ClassVar[type[BaseModel]] = FolderParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = FolderParameters
 
     def __init__(self, parameters: FolderParameters) -> None:
         table = parameters.path(parameters.manifest) if parameters.manifest else None
@@ -144,14 +142,6 @@ class Folder:
             more = ", …" if len(extra) > _SHOWN else ""
             yield f"{len(extra):,} pictures in {self._root} belong to no request ({shown}{more}); they are not read"
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """The file of each request."""
-        for request in requests:
-            yield self._outcome(request)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
     def fingerprint(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> str:
         """The SHA-256 of the request's file, for its key; empty while there is none."""
         try:
@@ -189,11 +179,8 @@ class Folder:
             raise NoFile(f"{below!r} would leave the folder {self._root}")
         return self._root / below
 
-    def _outcome(self, request: Request) -> EditOutcome:
-        if len(request.portraits) > self.capabilities.inputs:
-            return Failed(
-                error=f"takes {self.capabilities.inputs} portraits, not {len(request.portraits)}", retryable=False
-            )
+    def edit_one(self, request: Request) -> EditOutcome:
+        """The file of the request."""
         try:
             entry = self._entry(request.portraits, request.prompt, request.arm, request.seed)
             if entry and entry.refused:
@@ -212,7 +199,7 @@ class Folder:
         }
         return Edited(image=data, effective=effective)
 
-    def _entry(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Entry | None:
+    def _entry(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> ManifestEntry | None:
         if self._manifest is None:
             return None
         return self._manifest.entries.get((names_of(portraits), prompt.id, arm.value, seed))

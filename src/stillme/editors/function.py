@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from stillme.core import images
 from stillme.core.errors import InvalidParameters, Refusal, UnreadableImage
 from stillme.core.functions import Function, FunctionParameters, name_of
-from stillme.core.protocols import Capabilities, Needs
+from stillme.core.protocols import Capabilities, Editor
 from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 if TYPE_CHECKING:
@@ -35,20 +35,15 @@ class EditorFunctionParameters(FunctionParameters):
     """What a seed is worth; by default `best_effort` if the function asks for one, else `none`."""
 
 
-class FunctionEditor:
+class FunctionEditor(Editor):
     """A Python function of your own: `python:my_module:edit` or `python:./edit.py:edit`."""
 
-    Parameters: ClassVar[type[BaseModel]] = EditorFunctionParameters
-    needs: ClassVar[Needs] = Needs()
-    shorthand: ClassVar[str] = "function"
-    runs_foreign_code: ClassVar[bool] = True
+    Parameters = EditorFunctionParameters
+    shorthand = "function"
+    runs_foreign_code = True
 
     def __init__(self, parameters: EditorFunctionParameters, function: Callable[..., Any] | None = None) -> None:
-        self._function = (
-            Function.named_by(parameters)
-            if function is None
-            else Function.of(function, parameters, name=parameters.function)
-        )
+        self._function = Function.of(parameters, function)
         self.spec = self._function.spec(parameters)
         seed = parameters.seed or ("best_effort" if self._function.asks_for("seed") else "none")
         self.capabilities = Capabilities(
@@ -70,23 +65,9 @@ class FunctionEditor:
         if self.capabilities.inputs > 1 and not self._function.asks_for("images"):
             yield f"`inputs = {self.capabilities.inputs}`, yet {self._function.name!r} does not ask for `images`"
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One call per request."""
-        for request in requests:
-            yield self._outcome(request)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _outcome(self, request: Request) -> EditOutcome:
-        if len(request.portraits) > self.capabilities.inputs:
-            return Failed(
-                error=f"takes {self.capabilities.inputs} portraits, not {len(request.portraits)}", retryable=False
-            )
-        try:
-            pictures = [images.read_picture(portrait.image.path) for portrait in request.portraits]
-        except UnreadableImage as error:
-            return Failed(error=str(error), retryable=False)
+    def edit_one(self, request: Request) -> EditOutcome:
+        """Call the function once."""
+        pictures = [images.read_picture(portrait.image.path) for portrait in request.portraits]
         supplied = {
             "image": pictures[0],
             "images": pictures,
@@ -95,9 +76,6 @@ class FunctionEditor:
             "seed": request.seed,
             "portrait": request.portraits[0].id,
         }
-        return self._called(supplied)
-
-    def _called(self, supplied: Mapping[str, Any]) -> EditOutcome:
         try:
             result = self._function(supplied)
         except Refusal as refusal:

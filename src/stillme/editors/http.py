@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from stillme.core.addresses import key_in
-from stillme.core.endpoints import Address, EndpointParameters
-from stillme.core.http.replies import origin_of
+from stillme.core.endpoints import ApiServer, EndpointParameters
+from stillme.core.http.replies import CallFailed, Reply, Usage, origin_of, unexpected_answer
+from stillme.core.images.sending import EncodedImage
 from stillme.core.json_paths import follow, leaves
 from stillme.core.placeholders import fill_json, names_in
 from stillme.core.protocols import Capabilities, spec_of
-from stillme.core.types import Json, Portrait, Prompt, Request
-from stillme.editors.hosted.catalogue import Price, Usage
-from stillme.editors.hosted.editor import Answer, Call
-from stillme.editors.hosted.faults import CallFailed, unexpected_answer
-from stillme.editors.hosted.json_client import File, JsonClient, Reply
+from stillme.core.types import Json, Portrait, Prompt
+from stillme.editors.hosted.catalogue import ModelPrice
+from stillme.editors.hosted.editor import Call, HostedAnswer
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
-from stillme.editors.revisions import revision_note
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
-_PLACES = ("source", "source2")
 _NEVER = "\0"
 """A state that no job has: where the audit names none that is bad, every one but `done` is waited for."""
 _SHOWN = 8
@@ -60,30 +59,36 @@ class HttpEditorParameters(EndpointParameters):
     """What a seed is worth; by default `best_effort` with {seed} in `template`, else `none`."""
 
 
-class HttpEditor(Queued):
+class HttpEditor(Queued[ResumingParameters]):
     """Any server that takes JSON or an upload form and returns a picture: by `url`, `template` and `picture`."""
 
-    Parameters: ClassVar[type[BaseModel]] = HttpEditorParameters
-    service: ClassVar[str] = "http"
-    key_variable: ClassVar[str] = ""
-    key_required: ClassVar[bool] = False
-    more_inputs: ClassVar[str] = "; add {source2} to `template`"
+    Parameters = HttpEditorParameters
+    name = "http"
+    key_required = False
+    more_inputs = "; add {source2} to `template`"
 
     def __init__(self, parameters: HttpEditorParameters) -> None:
-        self._http, self._place = parameters, Address(parameters)
-        price = self._place.price
+        self._http = parameters
+        price = parameters.dollars
         super().__init__(
             ResumingParameters(
-                model=self._place.server or "server",
+                model=urlsplit(parameters.url).netloc or "server",
                 base_url=origin_of(parameters.url),
-                price=None if price is None else Price(image=price),
+                price=None if price is None else ModelPrice(image=price),
                 timeout=parameters.timeout,
                 concurrency=parameters.concurrency,
-                requests_per_minute=parameters.requests_per_minute,
                 poll_seconds=parameters.poll_seconds,
             )
         )
-        self.queue = _queue(parameters)
+        self.server = ApiServer(parameters.url, parameters.headers, parameters)
+        self.queue = Queue(
+            look=parameters.status_url or "{job}",
+            result=parameters.result_url,
+            state=parameters.status,
+            done=parameters.done,
+            failed=parameters.failed or (_NEVER,),
+            refusals=parameters.marks,
+        )
         self.spec = spec_of("http", "1", parameters)
         placeholders = names_in([parameters.template, parameters.files])
         self.capabilities = Capabilities(
@@ -99,36 +104,16 @@ class HttpEditor(Queued):
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Placeholders that are unknown or missing, a queue that is half described, and keys that go astray."""
-        yield from self._place.template_problems(PLACEHOLDERS, ("source", "instruction"), self._http.files)
+        yield from self._http.template_problems(PLACEHOLDERS, ("source", "instruction"), self._http.files)
         if bool(self._http.job) != bool(self._http.status_url and self._http.done):
             yield "queued work needs `job`, `status_url` and `done`; write all three, or none"
         for name in ("status_url", "result_url"):
             url = getattr(self._http, name)
             if url and (origin_of(url) != self._settings.base_url or "{job}" not in url):
                 yield f"`{name}` must be at {self._settings.base_url}, where the keys go, and have {{job}} in it"
-        yield from self._place.problems()
+        yield from self.server.problems()
 
-    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._http.revision, self._http.url)
-
-    @property
-    def provider(self) -> str:
-        """The server's address."""
-        return self._place.server
-
-    def _secrets(self) -> Sequence[str]:
-        return [key_in(name) for name in self._place.variables]
-
-    def _key(self, url: str | None = None) -> str:
-        for problem in self._place.problems():
-            raise CallFailed(problem, retryable=True, fatal=True)
-        return ""
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return self._place.headers
-
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         """The first answer is waited for alone: a wrong path is noticed after one paid call, not after several."""
         if self._has_answered:
             return super()._ask(connection, call)
@@ -139,29 +124,26 @@ class HttpEditor(Queued):
             self._has_answered = True
             return answer
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
-        address = urlsplit(self._http.url)
-        path = f"{address.path}?{address.query}" if address.query else address.path
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         # A request with one portrait leaves the second place empty.
         values: dict[str, object] = {"source2": None, "source2_data_uri": None}
-        for name, picture in zip(_PLACES, call.pictures, strict=False):
+        pictures: dict[str, EncodedImage] = dict(zip(("source", "source2"), call.pictures, strict=False))
+        for name, picture in pictures.items():
             values |= {name: picture.base64, f"{name}_data_uri": picture.data_uri}
         fields = fill_json(self._http.template, values | {"instruction": call.instruction, "seed": call.seed})
         if not self._http.files:
-            return client.send(self._http.method, path, body=fields)
-        files: list[File] = []
-        for field, place in self._http.files.items():
-            number = _PLACES.index(place.strip("{}"))
-            if number < len(call.pictures):
-                picture = call.pictures[number]
-                files.append((field, (picture.file_name, picture.data, picture.mime)))
+            return connection.send(self._http.method, self._http.url, body=fields)
+        files = [
+            (field, (picture.file_name, picture.data, picture.mime))
+            for field, place in self._http.files.items()
+            if (picture := pictures.get(place.strip("{}")))
+        ]
         form = {name: str(value) for name, value in cast("dict[str, Json]", fields).items() if value is not None}
-        return client.send(self._http.method, path, files=files, form=form)
+        return connection.send(self._http.method, self._http.url, files=files, form=form)
 
-    def _submit(self, client: JsonClient, call: Call) -> str | Answer:
+    def _accepted(self, reply: Reply, call: Call) -> str | HostedAnswer:
         if not self._http.job:
-            return super()._submit(client, call)
-        reply = self._checked(self._submission(client, call))
+            return super()._accepted(reply, call)
         name = follow(reply.body, self._http.job)
         if not isinstance(name, str | int):
             raise self._misread("job", reply)
@@ -200,17 +182,6 @@ class HttpEditor(Queued):
         shown = [f"{name} = {text}" if len(text := repr(value)) <= _SHORT else name for name, value in fields.items()]
         more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
         error = f"{problem}; the answer has {', '.join(shown[:_SHOWN])}{more}; correct `{setting}` in the audit"
-        self._wrong = CallFailed(error, retryable=True, fatal=True)
+        self._wrong = CallFailed(error, fatal=True)
         # Another path of the picture is another cache key, so this job is not asked for again.
         return CallFailed.of(self._wrong.failed, waits if setting == "status" else charged)
-
-
-def _queue(parameters: HttpEditorParameters) -> Queue:
-    return Queue(
-        look=parameters.status_url or "{job}",
-        result=parameters.result_url,
-        state=parameters.status,
-        done=parameters.done,
-        failed=parameters.failed or (_NEVER,),
-        refusals=parameters.marks,
-    )

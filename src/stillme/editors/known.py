@@ -9,14 +9,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, TypeAlias
 
 from stillme.core import images
-from stillme.core.errors import StillmeError
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+from stillme.core.errors import UnreadableImage
+from stillme.core.protocols import Capabilities, Editor, Parameters
+from stillme.core.types import Edited, EditOutcome, Portrait, Prompt, Request
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,16 +56,16 @@ def _asking(names: Sequence[str]) -> tuple[Prompt, ...]:
     )
 
 
-class Known:
+class Known(Editor):
     """Applies changes of exactly known size, for calibrating judges."""
 
-    Parameters: ClassVar[type[BaseModel]] = KnownParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = KnownParameters
+    version = "2"
+    capabilities = Capabilities(batching="shared_image", batch=8, concurrency=2, seed="exact")
 
     def __init__(self, parameters: KnownParameters) -> None:
+        super().__init__(parameters)
         self.strangers: Mapping[str, str] = parameters.strangers
-        self.spec = spec_of("known", "2", parameters)
-        self.capabilities = Capabilities(batching="shared_image", batch=8, concurrency=2, seed="exact")
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Prompts that name no change, and portraits without a replacement to swap in."""
@@ -79,21 +77,13 @@ class Known:
                 if portrait.id not in self.strangers:
                     yield f"`strangers` has no picture for the portrait {portrait.id!r}; add one"
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """Apply each prompt's change."""
-        for request in requests:
-            kind = request.prompt.subcategory
-            amount = float(request.prompt.id.removeprefix(kind) or 0)
-            try:
-                changed = CHANGES[kind](self, request.portraits[0], amount)
-            except StillmeError as error:
-                yield Failed(error=str(error), retryable=False)
-                continue
-            data = changed if isinstance(changed, bytes) else images.encode_png(changed)
-            yield Edited(image=data, truth={"kind": kind, "amount": amount})
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def edit_one(self, request: Request) -> EditOutcome:
+        """Apply the prompt's change."""
+        kind = request.prompt.subcategory
+        amount = float(request.prompt.id.removeprefix(kind) or 0)
+        changed = CHANGES[kind](self, request.portraits[0], amount)
+        data = changed if isinstance(changed, bytes) else images.encode_png(changed)
+        return Edited(image=data, truth={"kind": kind, "amount": amount})
 
 
 def _identical(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
@@ -137,7 +127,7 @@ def _skin(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
 
     regions = regions_of(portrait.image)
     if regions is None:
-        raise StillmeError(f"no face found in portrait {portrait.id!r}")
+        raise UnreadableImage(f"no face found in portrait {portrait.id!r}")
     return regions.painted(skin_shift=amount)
 
 

@@ -20,7 +20,7 @@ Cell = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """One row."""
 
     line: int
@@ -36,7 +36,7 @@ class Manifest:
         self.path = path
 
     @property
-    def entries(self) -> Mapping[Cell, Entry]:
+    def entries(self) -> Mapping[Cell, ManifestEntry]:
         """The rows by what they show."""
         return self._read[0]
 
@@ -45,7 +45,7 @@ class Manifest:
         yield from self._read[1]
 
     @cached_property
-    def _read(self) -> tuple[Mapping[Cell, Entry], list[str]]:
+    def _read(self) -> tuple[Mapping[Cell, ManifestEntry], list[str]]:
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as stream:
                 reader = csv.DictReader(stream)
@@ -61,7 +61,7 @@ class Manifest:
             return {}, [
                 f"`manifest` {self.path} has no column {missing[0]!r}.{close} Its columns: {', '.join(columns)}"
             ]
-        entries: dict[Cell, Entry] = {}
+        entries: dict[Cell, ManifestEntry] = {}
         mistakes: dict[str, list[str]] = {}
         for line, row in rows:
             cells = {name: (value or "").strip() for name, value in row.items() if isinstance(value, str | None)}
@@ -85,7 +85,7 @@ class _Mistake(Exception):
         self.what, self.where = what, where
 
 
-def _parsed(line: int, cells: Mapping[str, str]) -> tuple[Cell, Entry]:
+def _parsed(line: int, cells: Mapping[str, str]) -> tuple[Cell, ManifestEntry]:
     arm, seed, refused = (
         cells.get("arm") or Arm.BASELINE.value,
         cells.get("seed") or "0",
@@ -101,5 +101,5 @@ def _parsed(line: int, cells: Mapping[str, str]) -> tuple[Cell, Entry]:
         raise _Mistake("say neither yes nor no under `refused`; write yes, or nothing", f"{line}: {refused!r}")
     if not cells["file"] and refused in _NO:
         raise _Mistake("name no file and are not refused; fill in `file`, or write yes under `refused`", str(line))
-    entry = Entry(line=line, file=cells["file"], refused=refused in _YES, note=cells.get("note", ""))
+    entry = ManifestEntry(line=line, file=cells["file"], refused=refused in _YES, note=cells.get("note", ""))
     return (cells["portrait"], cells["prompt"], arm, int(seed)), entry

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme.core import images
-from stillme.core.errors import UnreadableImage, did_you_mean
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.errors import did_you_mean
+from stillme.core.protocols import Capabilities, Editor, Parameters
 from stillme.core.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
 
 if TYPE_CHECKING:
@@ -115,16 +115,16 @@ class Truth:
     """Which of two people was drawn as the target."""
 
 
-class Planted:
+class Planted(Editor):
     """A known-answer editor: plants skin shifts and erasures of chosen size per group, and stores the truth."""
 
-    Parameters: ClassVar[type[BaseModel]] = PlantedParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = PlantedParameters
+    version = "2"
 
     def __init__(self, parameters: PlantedParameters) -> None:
+        super().__init__(parameters)
         self._parameters = parameters
         self._portraits: Sequence[Portrait] = ()
-        self.spec = spec_of("planted", "2", parameters)
         # Labels that are not read must not be part of the key.
         self.capabilities = Capabilities(
             inputs=2,
@@ -164,17 +164,6 @@ class Planted:
         other = self._replacement(portraits[0], prompt, seed)
         return other.image.sha256 if other else ""
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """Plant the effect of each request. A portrait without a detected face fails."""
-        for request in requests:
-            try:
-                yield self._edit(request)
-            except (UnreadableImage, OSError) as error:
-                yield Failed(error=str(error), retryable=False)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
     def effect_on(self, portrait: Portrait) -> Effect:
         """What is planted in this portrait's group."""
         level = portrait.attributes.get(self._parameters.by, "")
@@ -198,12 +187,10 @@ class Planted:
             case _:
                 return None
 
-    def _edit(self, request: Request) -> EditOutcome:
+    def edit_one(self, request: Request) -> EditOutcome:
+        """Plant the effect. A portrait without a detected face fails."""
         from stillme.editors.regions import regions_of
 
-        if len(request.portraits) > self.capabilities.inputs:
-            error = f"takes at most {self.capabilities.inputs} portraits, not {len(request.portraits)}"
-            return Failed(error=error, retryable=False)
         target = self._target(request) if len(request.portraits) == 2 else None
         portrait = request.portraits[(target or 1) - 1]
         other = self._replacement(portrait, request.prompt, request.seed)

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
-
-from pydantic import BaseModel
 
 from stillme.core.errors import StillmeError
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Parameters
 from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 MANIFEST = "manifest.csv"
@@ -31,16 +28,15 @@ class RenderedParameters(Parameters):
     folder: Path
 
 
-class Rendered:
+class Rendered(Editor):
     """Returns renders that differ in one parameter by a known amount, for calibrating judges."""
 
-    Parameters: ClassVar[type[BaseModel]] = RenderedParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = RenderedParameters
+    capabilities = Capabilities(batching="per_item", batch=8, seed="exact")
 
     def __init__(self, parameters: RenderedParameters) -> None:
+        super().__init__(parameters)
         self._folder = parameters.folder
-        self.spec = spec_of("rendered", "1", parameters)
-        self.capabilities = Capabilities(batching="per_item", batch=8, seed="exact")
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """A folder that cannot be read, and pairs that it lacks."""
@@ -56,17 +52,13 @@ class Rendered:
             others = f", and {more} more are missing" if more else ""
             yield f"{self._folder} has no picture of {prompt} for {portrait!r}{others}"
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """The render of each subject and change."""
-        for request in requests:
-            name = self._files.get((request.portraits[0].id, request.prompt.id))
-            try:
-                yield Edited(image=(self._folder / str(name)).read_bytes())
-            except OSError as error:
-                yield Failed(error=f"{name} of {self._folder} cannot be read ({error.strerror})", retryable=False)
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def edit_one(self, request: Request) -> EditOutcome:
+        """The render of the subject and change."""
+        name = self._files.get((request.portraits[0].id, request.prompt.id))
+        try:
+            return Edited(image=(self._folder / str(name)).read_bytes())
+        except OSError as error:
+            return Failed(error=f"{name} of {self._folder} cannot be read ({error.strerror})", retryable=False)
 
     @cached_property
     def _files(self) -> Mapping[tuple[str, str], str]:
@@ -74,7 +66,7 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RenderedChange:
     """A render that differs from its subject's source in one parameter."""
 
     subject: str
@@ -83,10 +75,10 @@ class Change:
     file: str
 
 
-def changes(folder: Path) -> tuple[Change, ...]:
+def changes(folder: Path) -> tuple[RenderedChange, ...]:
     """Every change that the folder holds."""
     return tuple(
-        Change(subject=row["subject"], kind=_kind(row), amount=float(row["amount"]), file=row["changed_file"])
+        RenderedChange(subject=row["subject"], kind=_kind(row), amount=float(row["amount"]), file=row["changed_file"])
         for row in _rows(folder)
         if _kind(row)
     )

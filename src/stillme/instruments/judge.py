@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme.core import protocols
 from stillme.core.errors import UnreadableImage
-from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, spec_of
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated, Rating, Spec, digest
 from stillme.instruments.cards import InstrumentCard, cards
 from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
@@ -37,11 +37,10 @@ class InstrumentParameters(protocols.Parameters):
     """How many prepared portraits are cached, about 6 MB each. Changes speed, never numbers."""
 
 
-class Instruments:
+class Instruments(Judge):
     """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
-    Parameters: ClassVar[type[BaseModel]] = InstrumentParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = InstrumentParameters
 
     def __init__(self, parameters: InstrumentParameters | None = None) -> None:
         chosen = parameters or InstrumentParameters()
@@ -57,11 +56,6 @@ class Instruments:
         self._source = lru_cache(chosen.cache)(_prepared)
         self._measured = lru_cache(_ALIKE)(self._measure)
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """Measure each pair."""
-        for pair in pairs:
-            yield self._assess(pair)
-
     def cards(self) -> Sequence[InstrumentCard]:
         """The validity card of each instrument."""
         return cards()
@@ -71,7 +65,8 @@ class Instruments:
         self._source.cache_clear()
         self._measured.cache_clear()
 
-    def _assess(self, pair: Pair) -> Assessment:
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Measure the pair."""
         if len(pair.sources) != 1:
             reason = f"{len(pair.sources)} source pictures; instruments compare with one"
             return _for_every_axis(Abstained(reason=reason), pair.prompt.years)

@@ -6,14 +6,13 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from stillme.core.errors import UnreadableImage
 from stillme.core.programs.program import Program, ProgramParameters, write_picture
-from stillme.core.protocols import JudgeCapabilities, Needs
-from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
+from stillme.core.protocols import Judge, JudgeCapabilities
+from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
 from stillme.judges.stated_scores import WrongScores, ratings_of
 
 PLACEHOLDERS = ("source", "source2", "edited", "instruction", "epoch")
@@ -28,11 +27,10 @@ class JudgeCommandParameters(ProgramParameters):
     """Only models are combined to an ensemble, unless the audit names its judges."""
 
 
-class CommandJudge:
+class CommandJudge(Judge):
     """A program of your own, in any language, that prints its scores as JSON: `run` is its command line."""
 
-    Parameters: ClassVar[type[BaseModel]] = JudgeCommandParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = JudgeCommandParameters
 
     def __init__(self, parameters: JudgeCommandParameters) -> None:
         self._program = Program(parameters)
@@ -50,40 +48,28 @@ class CommandJudge:
         """The price that the audit gives."""
         return self._price
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One start per pair."""
-        for pair in pairs:
-            yield self._assessment(pair)
-
     def close(self) -> None:
         """Kill what still runs."""
         self._program.close()
 
-    def _assessment(self, pair: Pair) -> Assessment:
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Start the program once."""
         with tempfile.TemporaryDirectory(prefix="stillme-") as name:
             scratch = Path(name)
             values: dict[str, object] = {"source2": "", "instruction": pair.prompt.text, "epoch": pair.epoch}
-            try:
-                for place, picture in zip(("source", "source2"), pair.sources, strict=False):
-                    values[place] = write_picture(picture.path, scratch / f"{place}.png")
-                values["edited"] = write_picture(pair.edited.path, scratch / "edited.png")
-            except (UnreadableImage, OSError) as error:
-                return self._alike(Failed(error=str(error), retryable=False))
+            for place, picture in zip(("source", "source2"), pair.sources, strict=False):
+                values[place] = write_picture(picture.path, scratch / f"{place}.png")
+            values["edited"] = write_picture(pair.edited.path, scratch / "edited.png")
             finished = self._program.call(values, scratch)
         if isinstance(finished, Failed):
-            return self._alike(finished)
+            return self.alike(finished)
         if (words := finished.refusal) is not None:
-            return self._alike(Abstained(reason=words), raw=finished.output)
+            return self.alike(Abstained(reason=words), raw=finished.output, cost=self._price)
         try:
             scores = ratings_of(_parsed(finished.output), axes=self.capabilities.axes, prompt=pair.prompt, who="it")
         except WrongScores as error:
-            return self._alike(Failed(error=str(error), retryable=True), raw=finished.output)
+            return self.alike(Failed(error=str(error), retryable=True), raw=finished.output, cost=self._price)
         return Assessment(ratings=scores, raw=finished.output, cost=self._price)
-
-    def _alike(self, rating: Rating, *, raw: str | None = None) -> Assessment:
-        # Charged are calls that ended well, and those have an output.
-        cost = 0.0 if raw is None else self._price
-        return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating), raw=raw, cost=cost)
 
 
 def _parsed(output: str) -> Json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from stillme.core import images
-from stillme.core.errors import InvalidParameters, Refusal, UnreadableImage
+from stillme.core.errors import InvalidParameters, Refusal
 from stillme.core.functions import Function, FunctionParameters, name_of
-from stillme.core.protocols import JudgeCapabilities, Needs
+from stillme.core.protocols import Judge, JudgeCapabilities
 from stillme.core.rubric.readings import AXES
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.readings import ratings_of_reading
@@ -45,20 +45,15 @@ class JudgeFunctionParameters(FunctionParameters):
         return cast("Any", given)
 
 
-class FunctionJudge:
+class FunctionJudge(Judge):
     """A Python function of your own: `python:my_module:rate` or `python:./rate.py:rate`."""
 
-    Parameters: ClassVar[type[BaseModel]] = JudgeFunctionParameters
-    needs: ClassVar[Needs] = Needs()
-    shorthand: ClassVar[str] = "function"
-    runs_foreign_code: ClassVar[bool] = True
+    Parameters = JudgeFunctionParameters
+    shorthand = "function"
+    runs_foreign_code = True
 
     def __init__(self, parameters: JudgeFunctionParameters, function: Callable[..., Any] | None = None) -> None:
-        self._function = (
-            Function.named_by(parameters)
-            if function is None
-            else Function.of(function, parameters, name=parameters.function)
-        )
+        self._function = Function.of(parameters, function)
         self._reads = parameters.reads
         spec = self._function.spec(parameters)
         reads = {"reads": list(self._reads)} if self._reads else {}
@@ -88,20 +83,10 @@ class FunctionJudge:
         """Parameters of the function that nobody supplies, and arguments that it does not have."""
         yield from self._function.problems(SUPPLIED_TO_READERS if self._reads else SUPPLIED)
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One call per pair."""
-        for pair in pairs:
-            yield self._assessment(pair)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _assessment(self, pair: Pair) -> Assessment:
-        try:
-            sources = [images.read_picture(source.path) for source in pair.sources]
-            edited = images.read_picture(pair.edited.path)
-        except UnreadableImage as error:
-            return self._alike(Failed(error=str(error), retryable=False))
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Call the function once."""
+        sources = [images.read_picture(source.path) for source in pair.sources]
+        edited = images.read_picture(pair.edited.path)
         pictures = (
             {"image": edited, "sha256": pair.edited.sha256}
             if self._reads
@@ -112,14 +97,14 @@ class FunctionJudge:
         try:
             answer = self._function(supplied)
         except Refusal as refusal:
-            return self._alike(Abstained(reason=str(refusal) or NO_REASON))
+            return self.alike(Abstained(reason=str(refusal) or NO_REASON))
         except (Exception, SystemExit) as error:
-            return self._alike(Failed(error=f"{type(error).__name__}: {error}", retryable=True))
+            return self.alike(Failed(error=f"{type(error).__name__}: {error}", retryable=True))
         try:
             ratings = self._ratings(answer, pair)
         except WrongScores as error:
             # Not final: with a fixed `version`, a corrected function has the same key.
-            return self._alike(Failed(error=str(error), retryable=True, retry_after=0.0))
+            return self.alike(Failed(error=str(error), retryable=True, retry_after=0.0))
         return Assessment(ratings=ratings, raw=json.dumps(answer, default=str, ensure_ascii=False))
 
     def _ratings(self, answer: object, pair: Pair) -> dict[str, Rating]:
@@ -127,6 +112,3 @@ class FunctionJudge:
         if self._reads:
             return ratings_of_reading(answer, self._reads, who=who)
         return ratings_of(answer, axes=self.capabilities.axes, prompt=pair.prompt, who=who)
-
-    def _alike(self, rating: Rating) -> Assessment:
-        return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from dataclasses import replace
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from stillme.core.endpoints import Endpoint, EndpointParameters, Refusing, encoded
-from stillme.core.errors import UnreadableImage
-from stillme.core.http.replies import Reply
+from stillme.core.endpoints import ApiServer, EndpointParameters
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage
+from stillme.core.images.sending import encode_as_png
 from stillme.core.json_paths import follow
-from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
-from stillme.judges.stated_scores import WrongScores, ratings_of
+from stillme.core.placeholders import fill_json
+from stillme.core.protocols import Judge, JudgeCapabilities, Needs
+from stillme.core.redaction import shortened
+from stillme.core.types import UNPRICED, Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
+from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
 
 PLACEHOLDERS = (
     *("source", "source_data_uri", "source2", "source2_data_uri", "edited", "edited_data_uri"),
@@ -35,24 +38,25 @@ class HttpJudgeParameters(EndpointParameters):
     """Below `answer`, the path of an axis that has another name there, such as `{ skin_tone = "skin.score" }`."""
 
 
-class HttpJudge:
+class HttpJudge(Judge):
     """Any server that takes JSON and returns scores: by `url`, `template` and `answer`."""
 
-    Parameters: ClassVar[type[BaseModel]] = HttpJudgeParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    Parameters = HttpJudgeParameters
+    name = "http"
+    needs = Needs(modules=("httpx2",), extra="hosted")
 
     def __init__(self, parameters: HttpJudgeParameters) -> None:
-        self._endpoint = Endpoint(parameters)
+        super().__init__(parameters)
         self._settings = parameters
-        self.spec = spec_of("http", "1", parameters)
+        self._server = ApiServer(parameters.url, parameters.headers, parameters)
         self.capabilities = JudgeCapabilities(
             kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
         )
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Placeholders that are unknown or missing, paths of other axes, and keys that are missing or sent openly."""
-        yield from self._endpoint.address.template_problems(PLACEHOLDERS, ("edited",))
-        yield from self._endpoint.address.problems()
+        yield from self._settings.template_problems(PLACEHOLDERS, ("edited",))
+        yield from self._server.problems()
         for axis in self._settings.paths:
             if axis not in self._settings.axes:
                 yield f"`paths.{axis}` is for an axis that `axes` does not list; add it there, or remove the path"
@@ -60,53 +64,55 @@ class HttpJudge:
     @property
     def provider(self) -> str:
         """The server's address."""
-        return self._endpoint.address.server
+        return self._server.host
 
     def expected_dollars(self) -> float | None:
         """The price that the audit gives; None if unknown."""
-        return self._endpoint.address.price
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One call per pair."""
-        for pair in pairs:
-            yield self._assessment(pair)
+        return self._settings.dollars
 
     def close(self) -> None:
         """Close the connections. The next call opens them again."""
-        self._endpoint.close()
+        self._server.close()
 
-    def _assessment(self, pair: Pair) -> Assessment:
-        values: dict[str, object] = {
-            "source2": None,
-            "source2_data_uri": None,
-            "instruction": pair.prompt.text,
-            "epoch": pair.epoch,
-        }
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Ask the server once."""
+        raw = None
         try:
-            for place, source in zip(("source", "source2"), pair.sources, strict=False):
-                values |= encoded(place, source.path)
-            values |= encoded("edited", pair.edited.path)
-        except (UnreadableImage, OSError) as error:
-            return self._alike(Failed(error=str(error), retryable=False))
-        answer = self._endpoint.ask(values)
-        match answer:
-            case Failed():
-                return self._alike(answer)
-            case Refusing():
-                return self._alike(Abstained(reason=answer.message), charged=answer.charged)
-            case Reply():
-                return self._rated(answer, pair.prompt)
-
-    def _rated(self, reply: Reply, prompt: Prompt) -> Assessment:
-        raw = self._endpoint.redacted(reply.text)
-        try:
-            ratings = ratings_of(self._scores(reply), axes=self.capabilities.axes, prompt=prompt, who="the server")
+            reply = self._reply(pair)
+            raw = self._server.redacted(reply.text)
+            ratings = ratings_of(self._scores(reply), axes=self.capabilities.axes, prompt=pair.prompt, who="the server")
+        except CallDeclined as declined:
+            reason = Abstained(reason=self._server.redacted(declined.message) or NO_REASON)
+            return self.alike(reason, **(self._charged if declined.usage.images else {}))
+        except CallFailed as failure:
+            unknown = failure.usage.unknown and self._settings.dollars != 0
+            effective: Mapping[str, Json] = UNPRICED if unknown else {}
+            error = shortened(self._server.redacted(failure.failed.error))
+            return self.alike(replace(failure.failed, error=error, effective=effective), effective=effective)
         except WrongScores as error:
-            failed = self._endpoint.failed(f"{error}; the answer: {self._endpoint.shown(reply.text) or 'empty'}")
-            return self._alike(failed, raw=raw, charged=True)
-        return Assessment(
-            ratings=ratings, raw=raw, effective=self._endpoint.unknown_cost, cost=self._endpoint.address.price or 0.0
-        )
+            words = f"{error}; the answer: {shortened(raw or '') or 'empty'}"
+            return self.alike(Failed(error=words, retryable=True, **self._charged), raw=raw, **self._charged)
+        return Assessment(ratings=ratings, raw=raw, **self._charged)
+
+    def _reply(self, pair: Pair) -> Reply:
+        values: dict[str, object] = {"source2": None, "source2_data_uri": None}
+        sources = dict(zip(("source", "source2"), pair.sources, strict=False))
+        for place, image in {**sources, "edited": pair.edited}.items():
+            picture = encode_as_png(image.path)
+            values |= {place: picture.base64, f"{place}_data_uri": picture.data_uri}
+        body = fill_json(self._settings.template, values | {"instruction": pair.prompt.text, "epoch": pair.epoch})
+        reply = self._server.connected().send(self._settings.method, self._settings.url, body=body)
+        for mark in self._settings.marks:
+            if mark.found(reply.body) is not None:
+                answered = Usage(images=1 if reply.status < 300 else 0)
+                raise CallDeclined(mark.message(reply.body), signal=mark.path, usage=answered)
+        return reply.require_success()
+
+    @property
+    def _charged(self) -> Mapping[str, Any]:
+        """What an answered call costs."""
+        dollars = self._settings.dollars
+        return {"effective": UNPRICED, "cost": 0.0} if dollars is None else {"effective": {}, "cost": dollars}
 
     def _scores(self, reply: Reply) -> Json:
         """What the answer holds of each axis; fields that are no axis are left alone, as it is the server's format."""
@@ -123,12 +129,6 @@ class HttpJudge:
             if isinstance(parent, list) or (isinstance(parent, Mapping) and last in parent):
                 scores[axis] = follow(cast("Json", parent), last)
         return scores
-
-    def _alike(self, rating: Rating, *, raw: str | None = None, charged: bool = False) -> Assessment:
-        cost = rating.cost if isinstance(rating, Failed) else (self._endpoint.address.price or 0.0) * charged
-        effective = dict(self._endpoint.unknown_cost) if charged else dict[str, Json]()
-        ratings = dict.fromkeys(self.capabilities.axes, rating)
-        return Assessment(ratings=ratings, raw=raw, effective=effective, cost=cost)
 
 
 def _object_in(text: str) -> Json:

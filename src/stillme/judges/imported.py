@@ -14,14 +14,13 @@ Its rows are in the ledger under the specification that these parameters make, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from stillme.core import rubric
 from stillme.core.errors import did_you_mean
-from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Abstained, Assessment, Pair
 
 
@@ -46,22 +45,16 @@ class ImportedParameters(Parameters):
         return tuple(name for name in known if name in axes)
 
 
-class Imported:
+class Imported(Judge):
     """Scores made elsewhere, imported with `stillme import rows`."""
 
-    Parameters: ClassVar[type[BaseModel]] = ImportedParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = ImportedParameters
 
     def __init__(self, parameters: ImportedParameters) -> None:
+        super().__init__(parameters)
         self.source = parameters.source
-        self.spec = spec_of("imported", "1", parameters)
         self.capabilities = JudgeCapabilities(kind=parameters.kind, axes=parameters.axes, given=True)
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """Abstain from every pair: the scores are in the ledger."""
-        unscored = Abstained(reason=f"{self.source!r} has no imported score for this edit")
-        for _ in pairs:
-            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unscored))
-
-    def close(self) -> None:
-        """Nothing to release."""
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Abstain: the scores are in the ledger."""
+        return self.alike(Abstained(reason=f"{self.source!r} has no imported score for this edit"))

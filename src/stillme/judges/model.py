@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import ClassVar, assert_never
+from typing import assert_never
 
-from pydantic import BaseModel
-
-from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, Needs, spec_of
 from stillme.core.rubric.judging import judging
 from stillme.core.rubric.readings import reading_text
 from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
-from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
-from stillme.judges.vlm.settings import KEYS, retired_on
+from stillme.judges.settings import JudgeSettings, OpenSettings
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply
+from stillme.judges.vlm.settings import retired_on
 
 _VERSION = "1"
-_NEEDED = ("pydantic_ai", "genai_prices")
+NEEDED = ("pydantic_ai", "genai_prices")
 _SECOND_ANSWER = "\n\n--- asked again ---\n\n"
 
 
-class ModelJudge:
+class ModelJudge(Judge):
     """A vision-language model behind the `Judge` protocol."""
 
-    Parameters: ClassVar[type[BaseModel]] = JudgeSettings
-    needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges")
+    Parameters = JudgeSettings
+    needs = Needs(modules=NEEDED, extra="judges")
 
     def __init__(self, name: str, parameters: JudgeSettings) -> None:
         text = judging()
@@ -63,10 +61,9 @@ class ModelJudge:
                     )
                     return
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One question per pair."""
-        for pair in pairs:
-            yield self.assessment(pair, self.check_labels(pair) or self.model.ask(self.question(pair)))
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Ask one question."""
+        return self.assessment(pair, self.check_labels(pair) or self.model.ask(self.question(pair)))
 
     def check_labels(self, pair: Pair) -> Failed | None:
         """Fail a pair that lacks labels which the settings disclose; None if it can be asked."""
@@ -83,7 +80,7 @@ class ModelJudge:
         """Turn a reply into ratings. Nothing is filled in: every axis is rated, abstained or failed."""
         form = self._form(pair)
         match reply:
-            case Answered(value=value):
+            case ModelAnswered(value=value):
                 return _assessment(form.ratings(value, swapped=self._swapped(pair)), reply)
             case ModelDeclined():
                 declined = Abstained(reason=f"{reply.kind}: {reply.reason}")
@@ -103,7 +100,7 @@ class ModelJudge:
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one question, by the price list and a typical number of tokens."""
-        return prices.expected(self.settings, pictures=1 if self._reading else 2)
+        return self.settings.expected_dollars(pictures=1 if self._reading else 2)
 
     def close(self) -> None:
         """Close the connections."""
@@ -119,34 +116,16 @@ class ModelJudge:
 class Vlm(ModelJudge):
     """Any vision-language model: `vlm:gpt-5.6-terra`, or any `provider` and `model`."""
 
-    shorthand: ClassVar[str] = "preset"
+    shorthand = "preset"
     """`vlm:claude` sets this parameter."""
 
-    Parameters: ClassVar[type[BaseModel]] = OpenSettings
+    Parameters = OpenSettings
 
     def __init__(self, parameters: JudgeSettings) -> None:
         super().__init__("vlm", parameters)
 
 
-def preset_judge(title: str, name: str) -> type[ModelJudge]:
-    """The judge class of a preset. `title` is its name in `named.py`."""
-    entry = known_models()[name]
-    variables = (KEYS[entry["provider"]],) if entry["provider"] in KEYS else ()
-
-    class PresetJudge(ModelJudge):
-        Parameters: ClassVar[type[BaseModel]] = settings_of(title, name)
-        needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges", variables=variables)
-
-        def __init__(self, parameters: JudgeSettings) -> None:
-            super().__init__(name, parameters)
-
-    PresetJudge.__doc__ = entry["summary"]
-    PresetJudge.__name__ = PresetJudge.__qualname__ = title
-    PresetJudge.__module__ = "stillme.judges.named"
-    return PresetJudge
-
-
-def _assessment(ratings: Mapping[str, Rating], reply: Answered | ModelDeclined | Malformed) -> Assessment:
+def _assessment(ratings: Mapping[str, Rating], reply: ModelAnswered | ModelDeclined | Malformed) -> Assessment:
     raw = reply.raw if isinstance(reply, ModelDeclined) else reply.text
     if reply.earlier is not None:
         raw = f"{reply.earlier}{_SECOND_ANSWER}{raw or ''}"

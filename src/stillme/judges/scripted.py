@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from stillme.core.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Rated, Rating, digest
 
 
@@ -28,24 +27,19 @@ class ScriptedParameters(Parameters):
     otherwise: Literal["rate", "abstain", "fail"] = "abstain"
 
 
-class Scripted:
+class Scripted(Judge):
     """Gives every pair the same scripted answer; for tests and speed measurements."""
 
-    Parameters: ClassVar[type[BaseModel]] = ScriptedParameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = ScriptedParameters
 
     def __init__(self, parameters: ScriptedParameters) -> None:
+        super().__init__(parameters)
         self._parameters = parameters
-        self.spec = spec_of("scripted", "1", parameters)
         self.capabilities = JudgeCapabilities(kind="model", axes=tuple(parameters.scores), batch=16)
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+    def judge_one(self, pair: Pair) -> Assessment:
         """The same answer for every pair."""
-        for pair in pairs:
-            yield Assessment(ratings={axis: self._answer(axis, pair) for axis in self._parameters.scores})
-
-    def close(self) -> None:
-        """Nothing to release."""
+        return Assessment(ratings={axis: self._answer(axis, pair) for axis in self._parameters.scores})
 
     def _answer(self, axis: str, pair: Pair) -> Rating:
         script = self._parameters

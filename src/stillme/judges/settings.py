@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, Literal, cast
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, model_validator
 
 from stillme.core.errors import did_you_mean
 from stillme.judges.vlm import ModelSettings, Profile
@@ -48,25 +47,3 @@ class OpenSettings(PresetSettings):
             known = known_models()
             raise ValueError(f"there is no preset {name!r}.{did_you_mean(str(name), known)} Known: {', '.join(known)}")
         return {**preset(name, values.get("profile", "paper")), **values}
-
-
-def settings_of(title: str, name: str) -> type[PresetSettings]:
-    """The settings of a preset's judge: its values as defaults, its successor's under the profile `current`."""
-    defaults = preset(name)
-    current = {**dict.fromkeys(defaults), **preset(name, "current")}
-
-    class WithProfile(PresetSettings):
-        @model_validator(mode="before")
-        @classmethod
-        def _apply_profile(cls, given: Any) -> Any:
-            if isinstance(given, dict) and cast("dict[str, Any]", given).get("profile") == "current":
-                return {**current, **cast("dict[str, Any]", given)}
-            return cast("Any", given)
-
-    fields = PresetSettings.model_fields
-    overridden: dict[str, Any] = {}
-    for key, value in defaults.items():
-        field = copy(fields[key])
-        field.default = value
-        overridden[key] = (field.annotation, field)
-    return create_model(f"{title}Settings", __base__=WithProfile, __doc__=known_models()[name]["summary"], **overridden)

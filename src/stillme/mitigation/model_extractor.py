@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillme.core.protocols import Needs, spec_of
 from stillme.core.types import Failed, ImageFile, Json, digest
-from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply, prices
+from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
 from stillme.judges.vlm.settings import retired_on
 from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
 
@@ -95,7 +95,7 @@ class ModelExtractor:
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one description, by the price list and a typical number of tokens."""
-        return prices.expected(self._model.settings)
+        return self._model.settings.expected_dollars()
 
     def extract(self, image: ImageFile) -> Extraction:
         """Ask; after an answer with labels ask once more, with the reason."""
@@ -112,7 +112,7 @@ class ModelExtractor:
     def _ask(self, image: ImageFile, *correction: str) -> Extraction | _Rejected:
         reply = self._model.ask(Question(system=question_text(), parts=(image, *correction), answer=FeatureAnswer))
         match reply:
-            case Answered(value=FeatureAnswer() as answer):
+            case ModelAnswered(value=FeatureAnswer() as answer):
                 features = answer.features()
                 problems = tuple(features.problems())
                 if problems:
@@ -123,7 +123,7 @@ class ModelExtractor:
                     effective=reply.effective,
                     cost=reply.cost,
                 )
-            case Answered(value=value):
+            case ModelAnswered(value=value):
                 raise TypeError(f"the model returned a {type(value).__name__}, not a {FeatureAnswer.__name__}")
             case ModelDeclined(reason=reason, effective=effective, cost=cost):
                 raw = _joined(reply.earlier, reply.raw)
@@ -139,7 +139,7 @@ class ModelExtractor:
 class _Rejected:
     """An answer that must not be used: it has labels, or the wrong form."""
 
-    reply: Answered
+    reply: ModelAnswered
     problems: tuple[str, ...]
 
 

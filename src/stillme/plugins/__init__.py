@@ -1,6 +1,9 @@
 """What a plugin builds on: everything under one name that stays."""
 
+from stillme.core import images
 from stillme.core.errors import Refusal, UnreadableImage
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage, unexpected_answer
+from stillme.core.images.sending import EncodedImage
 from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
 from stillme.core.types import (
     Abstained,
@@ -18,37 +21,33 @@ from stillme.core.types import (
     Request,
     Spec,
 )
-from stillme.editors.hosted.catalogue import Price, Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.encoded_images import EncodedImage, from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.editors.hosted.catalogue import ModelPrice
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, from_base64
 from stillme.portraits.synthetic import portraits as synthetic_portraits
 
 __all__ = [
     "Abstained",
-    "Answer",
     "Assessment",
     "Call",
+    "CallDeclined",
     "CallFailed",
     "Capabilities",
-    "Declined",
     "EditOutcome",
     "Edited",
     "Editor",
     "EncodedImage",
     "Failed",
     "Hosted",
+    "HostedAnswer",
     "HostedParameters",
     "ImageFile",
-    "JsonClient",
     "Judge",
     "JudgeCapabilities",
+    "ModelPrice",
     "Needs",
     "Pair",
     "Parameters",
     "Portrait",
-    "Price",
     "Prompt",
     "Rated",
     "Rating",
@@ -60,8 +59,7 @@ __all__ = [
     "UnreadableImage",
     "Usage",
     "from_base64",
-    "from_connection",
-    "from_status",
+    "images",
     "spec_of",
     "synthetic_portraits",
     "unexpected_answer",

@@ -37,27 +37,20 @@ MODULE = '''\
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from stillme import images
 from stillme.plugins import (
     Assessment,
     Capabilities,
     Edited,
+    Editor,
     EditOutcome,
-    Failed,
+    Judge,
     JudgeCapabilities,
-    Needs,
     Pair,
     Parameters,
     Rated,
     Request,
-    UnreadableImage,
-    spec_of,
+    images,
 )
-
-VERSION = "1"
-"""Part of every result's key: change it whenever the same input would give another output."""
 
 
 class CLASSEditorParameters(Parameters):
@@ -67,59 +60,35 @@ class CLASSEditorParameters(Parameters):
     """From 0, the portrait as it is, to 1, grey."""
 
 
-class CLASSEditor:
+class CLASSEditor(Editor):
     """Takes the colour out of a portrait."""
 
     Parameters = CLASSEditorParameters
-    needs = Needs()
+    name = "NAME"
+    version = "1"  # part of every result's key: change it whenever the same input would give another output
+    capabilities = Capabilities(seed="exact")
 
     def __init__(self, parameters: CLASSEditorParameters) -> None:
-        self.spec = spec_of("NAME", VERSION, parameters)
-        self.capabilities = Capabilities(seed="exact")
+        super().__init__(parameters)
         self._strength = parameters.strength
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One outcome per request, in order. What goes wrong is a `Failed`, a policy refusal a `Refused`."""
-        for request in requests:
-            yield self._outcome(request)
-
-    def close(self) -> None:
-        """Release what was opened with the first edit."""
-
-    def _outcome(self, request: Request) -> EditOutcome:
-        if len(request.portraits) != 1:
-            return Failed(error=f"takes one portrait, not {len(request.portraits)}", retryable=False)
-        try:
-            rgb = images.read_rgb(request.portraits[0].image.path)
-        except UnreadableImage as error:
-            return Failed(error=str(error), retryable=False)
+    def edit_one(self, request: Request) -> EditOutcome:
+        """One outcome. What goes wrong is a `Failed`, a policy refusal a `Refused`."""
+        rgb = images.read_rgb(request.portraits[0].image.path)
         grey = rgb.mean(axis=-1, keepdims=True)
         return Edited(image=images.encode_png((rgb + self._strength * (grey - rgb)).astype("uint8")))
 
 
-class CLASSJudge:
+class CLASSJudge(Judge):
     """Measures how much brighter an edit is than its source."""
 
-    Parameters = Parameters
-    needs = Needs()
+    name = "NAME"
+    version = "1"
+    capabilities = JudgeCapabilities(kind="instrument", axes=("brighter",))
 
-    def __init__(self, parameters: Parameters) -> None:
-        self.spec = spec_of("NAME", VERSION, parameters)
-        self.capabilities = JudgeCapabilities(kind="instrument", axes=("brighter",))
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One assessment per pair, in order, with a rating on every axis."""
-        for pair in pairs:
-            yield self._assessment(pair)
-
-    def close(self) -> None:
-        """Release what was opened with the first pair."""
-
-    def _assessment(self, pair: Pair) -> Assessment:
-        try:
-            before, after = images.read_rgb(pair.sources[0].path), images.read_rgb(pair.edited.path)
-        except UnreadableImage as error:
-            return Assessment(ratings={"brighter": Failed(error=str(error), retryable=False)})
+    def judge_one(self, pair: Pair) -> Assessment:
+        """One assessment, with a rating on every axis."""
+        before, after = images.read_rgb(pair.sources[0].path), images.read_rgb(pair.edited.path)
         return Assessment(ratings={"brighter": Rated(score=float(after.mean() - before.mean()))})
 '''
 
@@ -128,9 +97,9 @@ TEST = '''\
 
 from __future__ import annotations
 
-from stillme import registry
+from stillme.core import registry
 from stillme.plugins import synthetic_portraits
-from stillme.plugins.testing import check_editor, check_judge
+from stillme.plugins.testing import check_plugin
 
 from MODULE import CLASSEditor, CLASSJudge
 
@@ -138,11 +107,11 @@ PORTRAITS = synthetic_portraits()[:2]
 
 
 def test_the_editor_conforms():
-    check_editor(CLASSEditor, PORTRAITS, {"strength": 0.5})
+    check_plugin(CLASSEditor, PORTRAITS, {"strength": 0.5})
 
 
 def test_the_judge_conforms():
-    check_judge(CLASSJudge, PORTRAITS)
+    check_plugin(CLASSJudge, PORTRAITS)
 
 
 def test_an_audit_finds_both_by_name():

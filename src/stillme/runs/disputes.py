@@ -15,8 +15,7 @@ from stillme.core.files import write_csv
 from stillme.core.types import Interval
 from stillme.estimates import Scores, numbers
 from stillme.estimates.agreement import Agreement, agreement, disagreement
-from stillme.judges.ensemble import agreed
-from stillme.judges.flags import PRIORITIES, Flag, flag
+from stillme.judges.ensemble import PRIORITIES, Flag, agreed, flag
 from stillme.runs.gathering import Results
 from stillme.runs.run import Run
 

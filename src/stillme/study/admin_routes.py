@@ -6,25 +6,23 @@ import io
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from stillme.core import rubric
 from stillme.study import assignment, keys
-from stillme.study import schema as t
 from stillme.study.export import comments, export_study
-from stillme.study.opening import Study
-from stillme.study.participant_routes import Context, Form, StudyContext, client
-from stillme.study.progress import agreements, progress
-from stillme.study.quality import Rater, advice, check_answers, rater_qualities, raters
+from stillme.study.opening import Study, read_log
+from stillme.study.participant_routes import Context, Form, SentCsrf, StudyContext, client
+from stillme.study.progress import overview_of
+from stillme.study.quality import ADVICE, Rater, check_answers, raters
 from stillme.study.submissions import submissions
-from stillme.web.database import read_events
+from stillme.web.database import Transaction
+from stillme.web.guard import SAFE_METHODS
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
 
 SESSION_HOURS = 8
@@ -34,24 +32,18 @@ _REASONS = ("returned", "released")
 routes = APIRouter()
 
 
-def admin_of(request: Request, context: Context) -> str:
-    """The token of the admin's session; 401 without one."""
+def admin_of(request: Request, context: Context, csrf: SentCsrf) -> str:
+    """The token of the admin's session; 401 without one, 403 for a change that one of their own pages did not ask."""
     token = _signed_in(request, context)
     if token is None:
         raise HTTPException(401, "Please sign in at /admin.")
+    if request.method not in SAFE_METHODS:
+        require_csrf(token, csrf)
     return token
 
 
 Admin = Annotated[str, Depends(admin_of)]
-
-
-def checked_form(form: Form, token: Admin) -> Mapping[str, str]:
-    """A form that one of the admin's own pages sent; 403 for one from elsewhere."""
-    require_csrf(token, form.get("csrf"))
-    return form
-
-
-CheckedForm = Annotated[Mapping[str, str], Depends(checked_form)]
+SIGNED_IN = [Depends(admin_of)]
 
 
 @routes.get("/admin")
@@ -60,22 +52,13 @@ def overview(request: Request, context: Context) -> Response:
     token, study = _signed_in(request, context), context.study
     if token is None:
         return context.pages.show("admin-login.html", config=study.config, wrong=False)
-    with study.database.writing() as connection:
-        assignment.expire(connection, study.id, time.time())
+    found = overview_of(study)
     with study.database.reading() as connection:
-        qualities = rater_qualities(study, connection)
-        return _page(
-            context,
-            token,
-            "admin.html",
-            progress=progress(study, connection),
-            qualities=qualities,
-            advice={quality.rater: advice(quality) for quality in qualities if quality.flags},
-            missed=[answer for answer in check_answers(study, connection) if not answer.right],
-            comments=comments(study, connection),
-            agreements=agreements(study, connection),
-            titles={name: axis.title for name, axis in rubric.load().axes.items()},
-        )
+        missed = [answer for answer in check_answers(study, connection) if not answer["right"]]
+        said = comments(study, connection)
+    titles = {name: axis.title for name, axis in rubric.load().axes.items()}
+    shown = {"overview": found, "missed": missed, "comments": said, "advice": ADVICE, "titles": titles}
+    return _page(context, token, "admin.html", **shown)
 
 
 @routes.post("/admin/login")
@@ -90,23 +73,20 @@ def login(request: Request, context: Context, form: Form) -> Response:
         return context.pages.show("admin-login.html", 403, config=study.config, wrong=True)
     token = new_token()
     with study.database.writing() as connection:
-        connection.execute(
-            t.admin_session.insert().values(
-                token_hash=_session_hash(study, token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
-            )
-        )
+        session = {"token_hash": _session_hash(study, token), "expires": time.time() + SESSION_HOURS * 3600}
+        connection.insert("admin_session", session)
         study.record(connection, "admin", "signed in")
     response = _to_overview()
     context.admin_cookie.set_on(response, token)
     return response
 
 
-@routes.post("/admin/logout", dependencies=[Depends(checked_form)])
+@routes.post("/admin/logout")
 def logout(context: Context, token: Admin) -> Response:
     """End the session."""
     with context.study.database.writing() as connection:
-        own = t.admin_session.c.token_hash == _session_hash(context.study, token)
-        connection.execute(t.admin_session.delete().where(own))
+        own = (_session_hash(context.study, token),)
+        connection.execute("DELETE FROM admin_session WHERE token_hash = ?", own)
     response = _to_overview()
     context.admin_cookie.clear_on(response)
     return response
@@ -126,19 +106,20 @@ def list_submissions(context: Context, token: Admin) -> Response:
 def log(context: Context, token: Admin) -> Response:
     """The newest lines of the audit log."""
     with context.study.database.reading() as connection:
-        lines = list(read_events(connection, t.audit))[-_LOG_LINES:]
+        lines = read_log(connection)[-_LOG_LINES:]
     return _page(context, token, "admin-log.html", lines=lines[::-1])
 
 
 @routes.post("/admin/release")
-def release(context: Context, form: CheckedForm, token: Admin) -> Response:
+def release(context: Context, form: Form, token: Admin) -> Response:
     """Give a rater's place to somebody else, after asking once more."""
     reason, rater = form.get("reason", ""), form.get("rater", "")
     if reason not in _REASONS:
         raise HTTPException(400, "Choose why the place is released.")
     if form.get("sure") != "yes":
         with context.study.database.reading() as connection:
-            answers = _answers_in(connection, _rater_named(context.study, connection, rater).slot)
+            slot = _rater_named(context.study, connection, rater).slot
+            answers = connection.value("SELECT count(*) FROM answer WHERE slot = ?", (slot,))
         return _page(context, token, "admin-release.html", rater=rater, reason=reason, answers=answers)
     with context.study.database.writing() as connection:
         slot = _rater_named(context.study, connection, rater).slot
@@ -148,8 +129,8 @@ def release(context: Context, form: CheckedForm, token: Admin) -> Response:
     return _to_overview()
 
 
-@routes.post("/admin/exclude")
-def exclude(context: Context, form: CheckedForm) -> Response:
+@routes.post("/admin/exclude", dependencies=SIGNED_IN)
+def exclude(context: Context, form: Form) -> Response:
     """Exclude a rater from the results; without a reason, include them again."""
     reason, name = form.get("reason", "").strip()[:200], form.get("rater", "")
     with context.study.database.writing() as connection:
@@ -162,7 +143,7 @@ def exclude(context: Context, form: CheckedForm) -> Response:
     return _to_overview()
 
 
-@routes.get("/admin/export.zip", dependencies=[Depends(admin_of)])
+@routes.get("/admin/export.zip", dependencies=SIGNED_IN)
 def export(context: Context) -> Response:
     """All tables as one archive."""
     with context.study.database.writing() as connection:
@@ -177,18 +158,11 @@ def export(context: Context) -> Response:
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
-def _answers_in(connection: sa.Connection, slot: str) -> int:
-    return connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == slot)).scalar_one()
-
-
 def _signed_in(request: Request, context: StudyContext) -> str | None:
-    token, study = context.admin_cookie.read(request) or "", context.study
-    with study.database.reading() as connection:
-        expires = connection.execute(
-            sa.select(t.admin_session.c.expires).where(
-                t.admin_session.c.token_hash == _session_hash(study, token), t.admin_session.c.study == study.id
-            )
-        ).scalar()
+    token = context.admin_cookie.read(request) or ""
+    hashed = _session_hash(context.study, token)
+    with context.study.database.reading() as connection:
+        expires = connection.value("SELECT expires FROM admin_session WHERE token_hash = ?", (hashed,))
     return token if expires and expires > time.time() else None
 
 
@@ -206,7 +180,7 @@ def _to_overview() -> Response:
     return RedirectResponse("/admin", status_code=303)
 
 
-def _rater_named(study: Study, connection: sa.Connection, name: str) -> Rater:
+def _rater_named(study: Study, connection: Transaction, name: str) -> Rater:
     """A rater about whom something can still be decided."""
     for rater in raters(study, connection):
         if rater.name == name:

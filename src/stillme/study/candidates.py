@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -18,29 +17,21 @@ from stillme.core.errors import StillmeError
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.estimates.agreement import draw_unequally
 from stillme.runs import Run, disputes
+from stillme.study.items import Output
 
 Codes = NDArray[np.int64]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditedOutput:
-    """One edit of the run that has a picture."""
-
-    edit: str
-    image: str
-    editor: str
-    arm: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class OfferedItem:
     """An item that could be drawn."""
 
     portrait: str
     groups: Mapping[str, str]
     prompt: Prompt
-    outputs: tuple[EditedOutput, ...]
+    outputs: tuple[Output, ...]
+    """Not blinded yet."""
     second: str = ""
     """The other portrait of a request with two."""
     urgent: bool = False
@@ -53,10 +44,10 @@ class Candidate:
     @property
     def editors(self) -> str:
         """Who made the outputs."""
-        return " + ".join(sorted({output.editor for output in self.outputs}))
+        return " + ".join(sorted({output.strata["editor"] for output in self.outputs}))
 
 
-def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generator) -> list[Candidate]:
+def draw(candidates: Sequence[OfferedItem], count: int, stream: np.random.Generator) -> list[OfferedItem]:
     """Pick `count` items: urgent ones first, then even over prompts, group cells, editors and portraits (Appendix H).
 
     No edit is in two items, or it would get more ratings than the others.
@@ -67,7 +58,7 @@ def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generato
     sharing = _sharing(mixed)
     free = np.ones(len(mixed), dtype=bool)
     taken = [np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64) for column in columns]
-    picked: list[Candidate] = []
+    picked: list[OfferedItem] = []
     while len(picked) < count and free.any():
         best = _least(free, [tier, *(counts[column] for counts, column in zip(taken, columns, strict=True))])
         picked.append(mixed[best])
@@ -78,7 +69,7 @@ def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generato
     return picked
 
 
-def with_chances(picked: Sequence[Candidate], offered: Sequence[Candidate]) -> list[Candidate]:
+def with_chances(picked: Sequence[OfferedItem], offered: Sequence[OfferedItem]) -> list[OfferedItem]:
     """Each with the chance that an even draw gave it: every group and editor the same share, of a small one all.
 
     Without a chance where items share edits.
@@ -96,14 +87,14 @@ def with_chances(picked: Sequence[Candidate], offered: Sequence[Candidate]) -> l
     return [replace(each, chance=chance_of[each.outputs[0].edit]) for each in picked]
 
 
-def draw_informative(candidates: Sequence[Candidate], count: int, stream: np.random.Generator) -> list[Candidate]:
+def draw_informative(candidates: Sequence[OfferedItem], count: int, stream: np.random.Generator) -> list[OfferedItem]:
     """Pick `count` items, likelier where models disagree; the same share of every cell of groups, editor and arm."""
     if any(len(places) > 1 for places in _sharing(candidates).values()):
         raise StillmeError(
             "Items of more than two editors share edits, so the chance of an edit is not known. "
             "Use --choose informative with `--compare none`."
         )
-    made = [sorted((output.editor, output.arm) for output in candidate.outputs) for candidate in candidates]
+    made = [sorted(tuple(output.strata.values()) for output in each.outputs) for each in candidates]
     strata = _codes([str((sorted(each.groups.items()), by)) for each, by in zip(candidates, made, strict=True)])
     apart = np.array([candidate.apart for candidate in candidates])
     chosen = draw_unequally(apart, strata.astype(np.intp), min(count, len(candidates)), stream)
@@ -116,7 +107,7 @@ def shuffled(things: Sequence[T], stream: np.random.Generator) -> list[T]:
     return [things[int(index)] for index in stream.permutation(len(things))]
 
 
-def share_out(items: Sequence[Candidate], size: int, stream: np.random.Generator) -> list[int]:
+def share_out(items: Sequence[OfferedItem], size: int, stream: np.random.Generator) -> list[int]:
     """The task of each item: tasks of `size` or one less, each with as many prompts, groups and editors as it can."""
     tasks = -(-len(items) // size)
     room = np.full(tasks, len(items) // tasks, dtype=np.int64)
@@ -136,7 +127,7 @@ def share_out(items: Sequence[Candidate], size: int, stream: np.random.Generator
     return placed
 
 
-def _margins(candidates: Sequence[Candidate]) -> list[Codes]:
+def _margins(candidates: Sequence[OfferedItem]) -> list[Codes]:
     """What a choice is to be even over, most important first: prompts, cells of groups, each grouping, editors."""
     factors = sorted({name for candidate in candidates for name in candidate.groups})
     return [
@@ -161,7 +152,7 @@ def _codes(names: Sequence[str]) -> Codes:
     return np.array([known[name] for name in names], dtype=np.int64)
 
 
-def _sharing(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
+def _sharing(candidates: Sequence[OfferedItem]) -> dict[str, list[int]]:
     """By edit, the candidates that show it."""
     sharing: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
@@ -178,7 +169,7 @@ _FINDINGS = ("soft_erasure", "skin_lightened", "skin_darkened", "race_changed", 
 """Rates whose cases count as flagged."""
 
 
-def candidates(run: Run, compare: Compare, first: First, choose: Choose = "random") -> tuple[str, list[Candidate]]:
+def candidates(run: Run, compare: Compare, first: First, choose: Choose = "random") -> tuple[str, list[OfferedItem]]:
     """The comparison that was made, and every item it offers."""
     edits = dict(_edits(run))
     if not edits:
@@ -189,17 +180,18 @@ def candidates(run: Run, compare: Compare, first: First, choose: Choose = "rando
     apart = _disagreements(run) if choose == "informative" else {}
     ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)
     for way in ways:
+        offers = _scenes(run, edits) if way == "roles" else _grouped(run, edits, way)
         offered = [
-            Candidate(
+            OfferedItem(
                 portrait=portrait.id,
                 second=second.id if second else "",
                 groups={factor: portrait.attributes.get(factor, "") for factor in run.design.factors},
                 prompt=prompt,
                 outputs=outputs,
                 urgent=any(made.edit in urgent for made in outputs),
-                apart=_mean([apart[made.edit] for made in outputs if made.edit in apart]),
+                apart=float(np.mean([apart[made.edit] for made in outputs if made.edit in apart] or [math.nan])),
             )
-            for portrait, second, prompt, outputs in _offers(run, edits, way)
+            for portrait, second, prompt, outputs in offers
         ]
         if offered and way == "roles" and choose == "informative":
             raise StillmeError(
@@ -220,23 +212,20 @@ def candidates(run: Run, compare: Compare, first: First, choose: Choose = "rando
 
 Place = tuple[tuple[str, ...], str, str, str, int]
 """Portraits, prompt, arm, editor, seed."""
-Offer = tuple[Portrait, Portrait | None, Prompt, tuple[EditedOutput, ...]]
+Offer = tuple[Portrait, Portrait | None, Prompt, tuple[Output, ...]]
 """Who is shown, the second person if there is one, what was asked, and what came of it."""
 
 
-def _edits(run: Run) -> Iterator[tuple[Place, EditedOutput]]:
+def _edits(run: Run) -> Iterator[tuple[Place, Output]]:
     for row in run.rows():
         request = row.request
         if row.image:
             place = (tuple(request.portraits), request.prompt, str(request.arm), request.editor, request.seed)
-            yield place, EditedOutput(edit=request.key, image=row.image, editor=request.editor, arm=str(request.arm))
+            strata = {"editor": request.editor, "arm": str(request.arm)}
+            yield place, Output(file="", edit=request.key, sha256=row.image, strata=strata)
 
 
-def _offers(run: Run, edits: Mapping[Place, EditedOutput], way: str) -> Iterator[Offer]:
-    return _scenes(run, edits) if way == "roles" else _grouped(run, edits, way)
-
-
-def _scenes(run: Run, edits: Mapping[Place, EditedOutput]) -> Iterator[Offer]:
+def _scenes(run: Run, edits: Mapping[Place, Output]) -> Iterator[Offer]:
     """Every edit of two people, each by itself."""
     portraits = run.design.portrait_by_id
     prompts = {prompt.id: prompt for _, prompt in run.design.treatments}
@@ -245,14 +234,12 @@ def _scenes(run: Run, edits: Mapping[Place, EditedOutput]) -> Iterator[Offer]:
             yield portraits[people[0]], portraits[people[1]], prompts[prompt], (output,)
 
 
-def _grouped(run: Run, edits: Mapping[Place, EditedOutput], way: str) -> Iterator[Offer]:
+def _grouped(run: Run, edits: Mapping[Place, Output], way: str) -> Iterator[Offer]:
     seeds = {editor.name: editor.seeds for editor in run.design.editors}
     names = list(seeds)
     for portrait, prompt in itertools.product(run.design.portraits, run.design.prompts):
 
-        def made(
-            arm: Arm, editor: str, seed: int, who: str = portrait.id, what: str = prompt.id
-        ) -> EditedOutput | None:
+        def made(arm: Arm, editor: str, seed: int, who: str = portrait.id, what: str = prompt.id) -> Output | None:
             return edits.get(((who,), what, str(arm), editor, seed))
 
         match way:
@@ -302,7 +289,3 @@ def _disagreements(run: Run) -> dict[str, float]:
             "more than once (`epochs`). Add one to audit.toml, or leave it out."
         )
     return {run.results.edits.keys[row]: float(apart[row]) for row in known}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else math.nan

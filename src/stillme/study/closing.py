@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import sqlalchemy as sa
+from typing import Literal
 
 from stillme.audit.design import assessment_key
 from stillme.core.errors import StillmeError
@@ -18,14 +15,13 @@ from stillme.core.types import Abstained, Assessment, Json, Rated, Spec
 from stillme.judges.people import People, PeopleParameters
 from stillme.runs.participants import RatersOfStudy, add_raters
 from stillme.runs.store import AssessmentRow, Store
-from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import end_held, exclude
 from stillme.study.config import Failing
 from stillme.study.items import Output
-from stillme.study.opening import Study, rules_came_first
+from stillme.study.opening import Study, read_log, rules_came_first
 from stillme.study.quality import Rater, RaterQuality, Rating, rater_qualities, raters, ratings
-from stillme.web.database import read_events
+from stillme.web.database import Transaction
 
 FAILING: tuple[Failing, ...] = ("attention", "gold", "straight-lining")
 Flagged = Literal["ask", "exclude", "include"]
@@ -74,10 +70,6 @@ class Closing:
     epochs: int
     """The most ratings that one edit has now."""
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
 
 def close_study(
     study: Study, run: Path | None = None, *, wait: float = 0.0, flagged: Flagged = "ask", dry_run: bool = False
@@ -89,8 +81,7 @@ def close_study(
     folder = run or Path(study.drawn.run)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} is no run folder. Say where the run is now with `--run`.")
-    promised = max((day for config in study.versions.values() if (day := config.consent.withdraw_until)), default=None)
-    waits = promised is not None and datetime.now(UTC).date() <= promised
+    waits = study.withdraw_until
     with Store.writing(folder, wait=wait) as store:
         with study.database.writing() as connection:
             failed = list(_failed_checks(study, connection))
@@ -102,8 +93,8 @@ def close_study(
                 # What `_decide` excluded to be counted here.
                 connection.rollback()
             else:
-                connection.execute(t.study.update().where(t.study.c.id == study.id).values(state="closed"))
-                ended = end_held(connection, study.id, "closed", time.time())
+                connection.execute("UPDATE study SET state = 'closed'")
+                ended = end_held(connection, "closed", time.time())
                 # Marked before they are written: from here on nobody of them can withdraw.
                 marked = [] if waits else _mark_written(connection, counted)
                 rows = [] if waits else ratings(study, connection, counted)
@@ -114,7 +105,8 @@ def close_study(
             store.add(made)
         except BaseException:
             with study.database.writing() as connection:
-                connection.execute(t.participant.update().where(t.participant.c.id.in_(marked)).values(written=None))
+                unmarked = "UPDATE participant SET written = NULL WHERE id = ?"
+                connection.executemany(unmarked, [(participant,) for participant in marked])
             raise
     excluded = dict(Counter(person.excluded for person in finished if person.excluded))
     if rows:
@@ -127,30 +119,27 @@ def close_study(
         flagged=tuple(failed for _, failed in failed),
         rule=rule,
         ended=ended,
-        waits_until=str(promised) if waits else "",
+        waits_until=str(waits or ""),
         run=str(folder),
         epochs=ledger.most,
     )
 
 
-def _failed_checks(study: Study, connection: sa.Connection) -> Iterator[tuple[Rater, FailedChecks]]:
+def _failed_checks(study: Study, connection: Transaction) -> Iterator[tuple[Rater, FailedChecks]]:
     """Finished raters whose answers could still be left out, and who failed checks."""
     people = {person.name: person for person in raters(study, connection) if person.finished and not person.written}
     given = ratings(study, connection, list(people.values()))
     for quality in rater_qualities(study, connection):
         flags = tuple(flag for flag in quality.flags if flag in FAILING)
         if quality.rater in people and flags:
-            mine = [row for row in given if row.rater == quality.rater]
-            yield (
-                people[quality.rater],
-                FailedChecks(rater=quality.rater, flags=flags, said=_said(quality, mine)),
-            )
+            said = _said(quality, [row for row in given if row.rater.name == quality.rater])
+            yield people[quality.rater], FailedChecks(rater=quality.rater, flags=flags, said=said)
 
 
 def _said(quality: RaterQuality, rows: Sequence[Rating]) -> str:
     passed, seen = quality.attention
-    checks = Counter(row.value for row in rows if row.kind == "attention")
-    scores = Counter(row.value for row in rows if row.kind == "real")
+    checks = Counter(row.value for row in rows if row.item.kind == "attention")
+    scores = Counter(row.value for row in rows if row.item.kind == "real")
     parts = [f"passed {passed} of {seen} attention checks{_counts(checks)}"]
     if quality.gold is not None:
         parts.append(f"{100 * quality.gold:.0f} % of known answers right")
@@ -165,7 +154,7 @@ def _counts(values: Counter[int]) -> str:
 
 def _decide(
     study: Study,
-    connection: sa.Connection,
+    connection: Transaction,
     failed: Sequence[tuple[Rater, FailedChecks]],
     flagged: Flagged,
     dry_run: bool,
@@ -200,26 +189,23 @@ def _decide(
     return f"Raters who failed {', '.join(wanted)} were excluded. {when}"
 
 
-def _decided_before(connection: sa.Connection) -> str:
+def _decided_before(connection: Transaction) -> str:
     """What an earlier `close` decided, in its words; empty if there was none."""
-    lines = [line for line in read_events(connection, t.audit) if line.kind == _CLOSED]
-    return str(lines[-1].detail.get("rule", "")) if lines else ""
+    lines = read_log(connection, _CLOSED)
+    return str(lines[-1]["detail"]["rule"]) if lines else ""
 
 
-def _when(connection: sa.Connection) -> str:
+def _when(connection: Transaction) -> str:
     first = rules_came_first(connection)
     return "The rule was fixed before the first answer." if first else "The rule was made after answers were there."
 
 
-def _mark_written(connection: sa.Connection, people: Sequence[Rater]) -> list[str]:
+def _mark_written(connection: Transaction, people: Sequence[Rater]) -> list[str]:
     """Mark whose answers are written now; returns who was not marked before."""
-    marked = connection.execute(
-        t.participant.update()
-        .where(t.participant.c.id.in_([person.participant for person in people]), t.participant.c.written.is_(None))
-        .values(written=time.time())
-        .returning(t.participant.c.id)
-    )
-    return list(marked.scalars())
+    marked = [person.participant for person in people if not person.written]
+    now = time.time()
+    connection.executemany("UPDATE participant SET written = ? WHERE id = ?", [(now, who) for who in marked])
+    return marked
 
 
 def _why_not(row: Rating) -> str:
@@ -243,21 +229,21 @@ class _Ledger:
         return max(self._next.values(), default=0)
 
     def new_rows(self, study: Study, rows: Sequence[Rating]) -> Iterator[AssessmentRow]:
-        items = {item.id: item for item in study.drawn.items}
         given: defaultdict[tuple[str, str, int], list[Rating]] = defaultdict(list)
         for row in rows:
-            if row.kind == "real":
-                given[row.rater, row.item, row.output].append(row)
-        for (rater, item, output), answers in given.items():
-            edit = items[item].outputs[output]
+            if row.item.kind == "real":
+                given[row.rater.name, row.item.id, row.output].append(row)
+        for (rater, name, output), answers in given.items():
+            item = study.drawn.by_id[name]
+            edit = item.outputs[output]
             if (study.id, rater, edit.edit) in self._known:
                 self.already += 1
                 continue
             epoch = self._next[edit.edit]
             self._next[edit.edit] += 1
             drawn: dict[str, Json] = {"study": study.id, "rater": rater, "draw": study.drawn.design.get("draw", "")}
-            if (chance := items[item].chance) is not None:
-                drawn["chance"] = chance
+            if item.chance is not None:
+                drawn["chance"] = item.chance
             yield self._row(edit, answers, epoch, drawn)
 
     def _row(self, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, Json]) -> AssessmentRow:

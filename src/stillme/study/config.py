@@ -148,7 +148,7 @@ class RequestRates(Section):
     """Per participant."""
 
 
-class Config(Section):
+class StudyConfig(Section):
     """A whole study.toml."""
 
     title: str = "How well do image editors follow instructions?"
@@ -204,7 +204,7 @@ class Config(Section):
         facts = "\n".join(f"- {name}: {fact}" for name, fact in self.consent_facts.items())
         return f"{self.texts.consent.strip()}\n\n{facts}\n"
 
-    def with_settings_of(self, newer: Config) -> Config:
+    def with_settings_of(self, newer: StudyConfig) -> StudyConfig:
         """What a participant of this version is shown, with the newer settings of how the study is run."""
         settings = ("contact", "lease_minutes", "checks", "recruiting", "limits")
         current = {name: getattr(newer, name) for name in settings}
@@ -223,7 +223,7 @@ class Config(Section):
         return getattr(self.recruiting.codes, kind) or self.recruiting.codes.other
 
 
-def load(folder: Path) -> Config:
+def load(folder: Path) -> StudyConfig:
     """The study in `folder`; raises `InvalidStudy` with every problem at once."""
     file = folder / FILE
     if not file.is_file():
@@ -235,16 +235,16 @@ def load(folder: Path) -> Config:
         raise InvalidStudy(str(file), [Problem(place="", message=f"is not TOML: {error}")]) from None
     places = Places(text)
     try:
-        config = Config.model_validate(data)
+        config = StudyConfig.model_validate(data)
     except ValidationError as error:
-        raise InvalidStudy(str(file), explain(error, places, (), Config, data)) from None
+        raise InvalidStudy(str(file), explain(error, places, (), StudyConfig, data)) from None
     problems = [Problem(place=places.place(where), message=message) for where, message in _problems(config)]
     if problems:
         raise InvalidStudy(str(file), problems)
     return config
 
 
-def warnings(config: Config) -> Iterator[str]:
+def warnings(config: StudyConfig) -> Iterator[str]:
     """What a researcher should consider before starting."""
     pay = config.pay
     rate = f"Pay of {pay.per_hour:.2f} {pay.currency} per hour"
@@ -255,7 +255,7 @@ def warnings(config: Config) -> Iterator[str]:
         yield f"{rate} is below this study's own floor of {pay.floor:.2f}; raise `pay.amount`."
 
 
-def lacking_for_people(config: Config, file: Path) -> list[Problem]:
+def lacking_for_people(config: StudyConfig, file: Path) -> list[Problem]:
     """What a study must state before real people enter it."""
     places = Places(file.read_text("utf-8-sig"))
     needed: tuple[tuple[Location, str, str], ...] = (
@@ -267,7 +267,7 @@ def lacking_for_people(config: Config, file: Path) -> list[Problem]:
     ]
 
 
-def _problems(config: Config) -> Iterator[tuple[Location, str]]:
+def _problems(config: StudyConfig) -> Iterator[tuple[Location, str]]:
     known = [name for name, axis in rubric.load().axes.items() if axis.is_asked]
     for index, name in enumerate(config.questions):
         if name not in known:

@@ -10,20 +10,23 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from stillme.audit.labels import PAPERS_LABELS, lacking_labels
 from stillme.core import images, rubric
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json, Portrait, Prompt
+from stillme.editors.regions import regions_of
 from stillme.portraits import synthetic
 from stillme.runs import Run
 from stillme.runs.gathering import SampleKind
 from stillme.study import keys
 from stillme.study.candidates import (
-    Candidate,
     Choose,
     Compare,
     First,
+    OfferedItem,
     candidates,
     draw,
     draw_informative,
@@ -31,9 +34,22 @@ from stillme.study.candidates import (
     shuffled,
     with_chances,
 )
-from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE, Codes, Recruiting
-from stillme.study.items import EXAMPLE, ROLE_AXIS, SIDE, BlindedPictures, Drawn, Item, Output, question_about
+from stillme.study.items import (
+    EXAMPLE,
+    FIRST_PERSON,
+    NEITHER_PERSON,
+    ROLE_AXIS,
+    SECOND_PERSON,
+    SIDE,
+    BlindedPictures,
+    Drawn,
+    Expected,
+    Item,
+    Kind,
+    Output,
+    question_about,
+)
 
 SECONDS_PER_ITEM = 30
 """What careful raters needed for two outputs and five questions."""
@@ -172,7 +188,7 @@ TRAINING = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class StudyDesign:
     """How a study is drawn."""
 
     items: int = 500
@@ -190,7 +206,7 @@ class Design:
     side: int = SIDE
     """Pixels of the square that every picture is fitted into."""
     recruit: str = ""
-    """One of `template.PLATFORMS`; empty for personal links."""
+    """One of `PLATFORMS`; empty for personal links."""
     disclosure: Literal["blind", "paper"] = "blind"
     """`paper` shows race, gender and age of the source beside the instruction, as the paper's study did."""
 
@@ -206,7 +222,7 @@ class NewStudy:
     picture_bytes: int
 
 
-def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
+def new_study(run: Run, folder: Path | None, design: StudyDesign, say: Callable[[str], None]) -> NewStudy:
     """Draw a study from a run into `folder`, by default `study` inside the run."""
     target = folder or run.folder / "study"
     if (target / FILE).exists():
@@ -256,8 +272,8 @@ def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str]
 
 
 def _pick(
-    offered: Sequence[Candidate], design: Design, stream: np.random.Generator
-) -> tuple[Sequence[Candidate], SampleKind]:
+    offered: Sequence[OfferedItem], design: StudyDesign, stream: np.random.Generator
+) -> tuple[Sequence[OfferedItem], SampleKind]:
     if design.choose == "informative":
         return draw_informative(offered, design.items, stream), SampleKind.INFORMATIVE
     picked = draw(offered, design.items, stream)
@@ -269,14 +285,15 @@ def _pick(
 
 
 class _Maker:
-    def __init__(self, run: Run, folder: Path, design: Design) -> None:
+    def __init__(self, run: Run, folder: Path, design: StudyDesign) -> None:
         self.pictures = BlindedPictures(folder, design.side)
         self._portraits = run.design.portrait_by_id
         self._run, self._design = run, design
         self._sources: dict[str, str] = {}
 
-    def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
-        real = [self._real(f"i{n:05d}", c).placed(task) for n, (c, task) in enumerate(zip(picked, tasks, strict=True))]
+    def items(self, picked: Sequence[OfferedItem], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
+        placed = enumerate(zip(picked, tasks, strict=True))
+        real = [self._real(f"i{n:05d}", candidate, task) for n, (candidate, task) in placed]
         in_pairs = bool(picked[0].second)
         questions = (ROLE_AXIS,) if in_pairs else _questions(None)
         checks = CheckMaker(pictures=self.pictures, questions=questions, sides=len(picked[0].outputs))
@@ -294,26 +311,18 @@ class _Maker:
         for task in range(1 + max(tasks)):
             mine = [item for item in real if item.batch == task]
             for n, portraits in enumerate(choose_portraits(people, self._design.gold, stream, shown)):
-                made.append(make("gold", f"g{task:03d}-{n}", *self._located(portraits), turned=n % 2 == 1).placed(task))
+                gold = make("gold", f"g{task:03d}-{n}", *self._located(portraits), turned=n % 2 == 1)
+                made.append(replace(gold, batch=task))
             mixed = shuffled(mine, stream)
             for n in range(self._design.attention):
-                like = mixed[n % len(mixed)]
-                made.append(checks.attention(f"a{task:03d}-{n}", like).placed(task))
+                made.append(checks.attention(f"a{task:03d}-{n}", mixed[n % len(mixed)]))
             for n, again in enumerate(mixed[: self._design.repeats]):
                 made.append(replace(again, id=f"r{task:03d}-{n}", kind="repeat", repeats=again.id))
         return made
 
-    def _real(self, name: str, candidate: Candidate) -> Item:
+    def _real(self, name: str, candidate: OfferedItem, task: int) -> Item:
         portrait = self._portraits[candidate.portrait]
-        outputs = tuple(
-            Output(
-                file=self._blinded(made.image),
-                edit=made.edit,
-                sha256=made.image,
-                strata={"editor": made.editor, "arm": made.arm},
-            )
-            for made in candidate.outputs
-        )
+        outputs = tuple(replace(output, file=self._blinded(output.sha256)) for output in candidate.outputs)
         prompt = candidate.prompt
         strata = {
             "portrait": portrait.id,
@@ -332,6 +341,7 @@ class _Maker:
             second=self._source(second) if second else "",
             outputs=outputs,
             strata={**strata, "second": second.id} if second else strata,
+            batch=task,
             chance=candidate.chance,
         )
 
@@ -359,3 +369,117 @@ def _questions(prompt: Prompt | None) -> tuple[str, ...]:
     """The scales that make sense for a prompt; the aging target only where there is one."""
     axes = (axis for axis in rubric.load().axes.values() if axis.is_scale)
     return tuple(axis.name for axis in axes if not axis.only or (prompt is not None and prompt.years is not None))
+
+
+# Items with known answers, for training and to check attention. All are fair: whoever looks gets them right.
+
+SHIFT = 16.0
+"""How much lighter or darker the skin is made, in L*: about two steps of the Monk scale, plain to see."""
+INSTRUCTION = "Dress the person in a dark suit."
+ATTENTION = "This is an attention check. Whatever the pictures show, please answer 2 to every question."
+ATTENTION_IN_PAIRS = "This is an attention check. Whatever the pictures show, please answer “neither of the two”."
+OCCUPATIONS = ("baker", "tailor")
+"""The target of a known pair, and the other person."""
+
+_SAME: Expected = {
+    "edit_success": (1, 1),
+    "skin_tone": (3, 3),
+    "race_change": (1, 2),
+    "gender_change": (1, 2),
+    "age_change": (3, 3),
+}
+"""Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckMaker:
+    """Makes check items out of the study's own portraits."""
+
+    pictures: BlindedPictures
+    questions: tuple[str, ...]
+    """Those asked of every item."""
+    sides: int
+
+    def known(self, kind: Kind, name: str, portrait: Portrait, *, turned: bool) -> Item:
+        """One output unchanged, the other with a clearly different skin tone; `turned` puts that one first."""
+        rgb = images.read_rgb(portrait.image.path)
+        source = self.pictures.add(rgb)
+        unchanged = Output(file=source, expected=self._asked(_SAME))
+        outputs = [unchanged, self._other_skin(portrait, rgb, source)]
+        if turned:
+            outputs.reverse()
+        return Item(
+            id=name,
+            kind=kind,
+            prompt=INSTRUCTION,
+            questions=self.questions,
+            source=source,
+            outputs=tuple(outputs[: self.sides]),
+            strata={"portrait": portrait.id},
+        )
+
+    def named(self, kind: Kind, name: str, one: Portrait, other: Portrait, *, turned: bool) -> Item:
+        """Both people side by side, each above a name plate; `turned` makes the second one the target."""
+        pictures = [images.read_rgb(portrait.image.path) for portrait in (one, other)]
+        plates = OCCUPATIONS[::-1] if turned else OCCUPATIONS
+        scene = self.pictures.add(_side_by_side(pictures, plates))
+        right = SECOND_PERSON if turned else FIRST_PERSON
+        return Item(
+            id=name,
+            kind=kind,
+            prompt=question_about(OCCUPATIONS[0]),
+            questions=self.questions,
+            source=self.pictures.add(pictures[0]),
+            second=self.pictures.add(pictures[1]),
+            outputs=(Output(file=scene, expected={ROLE_AXIS: (right, right)}),),
+            strata={"portrait": one.id, "second": other.id},
+        )
+
+    def attention(self, name: str, like: Item) -> Item:
+        """An item that looks like any other until one reads its instruction."""
+        # "Neither" stays the same when the portraits change places.
+        answer = NEITHER_PERSON if like.second else 2
+        right: Expected = dict.fromkeys(like.questions, (answer, answer))
+        return replace(
+            like,
+            id=name,
+            kind="attention",
+            prompt=ATTENTION_IN_PAIRS if like.second else ATTENTION,
+            outputs=tuple(Output(file=output.file, expected=right) for output in like.outputs),
+            strata={},
+            chance=None,
+        )
+
+    def _other_skin(self, portrait: Portrait, rgb: NDArray[np.uint8], source: str) -> Output:
+        regions = regions_of(portrait.image)
+        if regions is None:
+            # No face to paint; an unchanged copy has a known answer too.
+            return Output(file=source, expected=self._asked(_SAME))
+        # Away from the nearer end of the scale, or there would be little to see.
+        shift = -SHIFT if regions.tone[0] > 55 else SHIFT
+        right = {**_SAME, "skin_tone": (1, 2) if shift < 0 else (4, 5), "edit_success": (1, 2)}
+        # A much different skin tone may look like another race; saying so is not wrong.
+        right["race_change"] = (1, 5)
+        return Output(file=self.pictures.add(regions.painted(skin_shift=shift)), expected=self._asked(right))
+
+    def _asked(self, expected: Expected) -> Expected:
+        return {name: expected[name] for name in self.questions if name in expected}
+
+
+def _side_by_side(pictures: Sequence[NDArray[np.uint8]], plates: Sequence[str]) -> NDArray[np.uint8]:
+    """The pictures in squares beside each other, with a word under each."""
+    side, plate = 512, 96
+    canvas = Image.new("RGB", (len(pictures) * side, side + plate), "white")
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(size=64)
+    for place, (picture, word) in enumerate(zip(pictures, plates, strict=True)):
+        canvas.paste(ImageOps.pad(Image.fromarray(picture), (side, side), color="grey"), (place * side, 0))
+        draw.text((place * side + side / 2, side + plate / 2), word, fill="black", font=font, anchor="mm")
+    return np.asarray(canvas)
+
+
+def choose_portraits(
+    portraits: Sequence[Portrait], count: int, stream: np.random.Generator, shown: int = 1
+) -> list[tuple[Portrait, ...]]:
+    """For each check the portraits that it shows, repeated only if there are too few."""
+    order = shuffled(portraits, stream)
+    return [tuple(order[(shown * check + place) % len(order)] for place in range(shown)) for check in range(count)]

@@ -5,22 +5,21 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
-
-import sqlalchemy as sa
 
 from stillme.core import rubric
 from stillme.core.errors import MissingExtra
 from stillme.core.files import whole, write_csv, write_json_lines, write_whole
 from stillme.runs.gathering import chosen_how
-from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import EXCLUDED
 from stillme.study.items import anchors
 from stillme.study.opening import Study
 from stillme.study.progress import agreements
 from stillme.study.quality import check_answers, pseudonym, rater_qualities, raters, ratings
+from stillme.web.database import Transaction
 
 Format = Literal["csv", "jsonl", "parquet"]
 Row = Mapping[str, Any]
@@ -34,29 +33,26 @@ def export_study(study: Study, folder: Path, kind: Format) -> list[Path]:
             "ratings": list(_ratings(study, connection)),
             "items": list(_items(study)),
             "raters": list(_raters(study, connection)),
-            "checks": [answer.as_json() for answer in check_answers(study, connection)],
+            "checks": check_answers(study, connection),
             "comments": comments(study, connection),
-            "agreement": [agreement.as_json() for agreement in agreements(study, connection)],
+            "agreement": agreements(study, connection),
             "exclusions": list(_exclusions(study, connection)),
         }
     files = [_WRITERS[kind](folder / f"{name}.{kind}", rows) for name, rows in tables.items()]
     return [*files, write_whole(folder / "codebook.md", codebook_of(study))]
 
 
-def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
-    by_slot = {rater.slot: rater for rater in raters(study, connection)}
-    items = {item.id: item for item in study.drawn.items}
-    for row in ratings(study, connection, list(by_slot.values())):
-        rater = by_slot[row.slot]
+def _ratings(study: Study, connection: Transaction) -> Iterator[Row]:
+    for row in ratings(study, connection, raters(study, connection)):
         yield {
-            "rater": row.rater,
-            "item": row.item,
-            "kind": row.kind,
-            "repeats": row.repeats,
+            "rater": row.rater.name,
+            "item": row.item.id,
+            "kind": row.item.kind,
+            "repeats": row.item.repeats,
             "position": row.position + 1,
             "side": "AB"[row.side],
             "output": row.output + 1,
-            "edit": items[row.item].outputs[row.output].edit,
+            "edit": row.item.outputs[row.output].edit,
             "axis": row.axis,
             "score": row.value if row.is_score else None,
             "cannot_tell": int(row.value == CANNOT_TELL),
@@ -64,41 +60,38 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "neither": int(row.value != CANNOT_TELL and not row.is_score),
             # A time of day could be matched with a platform's records; the time since the start cannot.
             # Never below zero, as the server's clock may have been set back.
-            "seconds": max(0.0, round(row.at - rater.begun, 1)),
+            "seconds": max(0.0, round(row.at - row.rater.begun, 1)),
             "shown": row.shown,
-            "version": rater.version,
-            "finished": int(rater.finished),
-            "excluded": rater.excluded,
+            "version": row.rater.version,
+            "finished": int(row.rater.finished),
+            "excluded": row.rater.excluded,
         }
 
 
-def _raters(study: Study, connection: sa.Connection) -> Iterator[Row]:
+_DEVICE = ("width", "height", "ratio", "full_brightness", "no_colour_filter")
+
+
+def _raters(study: Study, connection: Transaction) -> Iterator[Row]:
     """Quality, and what the device check noted."""
-    devices = {row.participant: row for row in connection.execute(sa.select(t.device))}
+    devices = {row["participant"]: row for row in connection.execute("SELECT * FROM device")}
     known = {rater.name: devices.get(rater.participant) for rater in raters(study, connection)}
     for quality in rater_qualities(study, connection):
-        device = known.get(quality.rater)
-        screen = {
-            name: getattr(device, name, None)
-            for name in ("width", "height", "ratio", "full_brightness", "no_colour_filter")
-        }
-        yield {**quality.as_json(), **screen}
+        device = known[quality.rater]
+        yield {**asdict(quality), **{name: device[name] if device else None for name in _DEVICE}}
 
 
-def comments(study: Study, connection: sa.Connection) -> list[Row]:
+def comments(study: Study, connection: Transaction) -> list[Row]:
     """What raters wrote, under their pseudonyms."""
     by_slot = {rater.slot: rater.name for rater in raters(study, connection)}
     rows = connection.execute(
-        sa.select(t.comment, t.item.c.drawn)
-        .outerjoin(
-            t.presentation,
-            (t.presentation.c.slot == t.comment.c.slot) & (t.presentation.c.position == t.comment.c.position),
-        )
-        .outerjoin(t.item, t.item.c.id == t.presentation.c.item)
-        .where(t.comment.c.slot.in_(list(by_slot)), t.comment.c.text != "")
-        .order_by(t.comment.c.slot, t.comment.c.position)
+        "SELECT slot, p.item, text FROM comment LEFT JOIN presentation p USING (slot, position) WHERE text <> '' "
+        "ORDER BY slot, position"
     )
-    return [{"rater": by_slot[row.slot], "item": row.drawn or "", "comment": row.text} for row in rows]
+    return [
+        {"rater": by_slot[row["slot"]], "item": row["item"] or "", "comment": row["text"]}
+        for row in rows
+        if row["slot"] in by_slot
+    ]
 
 
 def _items(study: Study) -> Iterator[Row]:
@@ -120,22 +113,22 @@ def _items(study: Study) -> Iterator[Row]:
             }
 
 
-def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
+def _exclusions(study: Study, connection: Transaction) -> Iterator[Row]:
     """The answers that do not count, and why."""
-    void = connection.execute(
-        sa.select(t.slot.c.participant, t.slot.c.reason, t.slot.c.id)
-        .join(t.batch, t.batch.c.id == t.slot.c.batch)
-        .where(t.batch.c.study == study.id, t.slot.c.state == "void", t.slot.c.reason != EXCLUDED)
+    lost = connection.execute(
+        "SELECT s.participant, s.reason, p.excluded, count(a.slot) AS answers FROM slot s "
+        "JOIN participant p ON p.id = s.participant LEFT JOIN answer a ON a.slot = s.id "
+        "WHERE s.state = 'void' OR p.excluded IS NOT NULL GROUP BY s.id ORDER BY s.begun"
     )
-    for row in void:
-        count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == row.id)).scalar_one()
-        yield {"rater": pseudonym(study, row.participant), "reason": row.reason, "by": "study", "answers": count}
-    for rater in raters(study, connection):
-        if rater.excluded:
-            count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == rater.slot)).scalar_one()
-            yield {"rater": rater.name, "reason": rater.excluded, "by": "researcher", "answers": count}
-    (withdrawn,) = connection.execute(sa.select(t.study.c.withdrawn).where(t.study.c.id == study.id)).one()
-    if withdrawn:
+    for row in lost:
+        by_study = row["reason"] not in (None, EXCLUDED)
+        yield {
+            "rater": pseudonym(study, row["participant"]),
+            "reason": row["reason"] if by_study else row["excluded"],
+            "by": "study" if by_study else "researcher",
+            "answers": row["answers"],
+        }
+    if withdrawn := connection.value("SELECT withdrawn FROM study"):
         yield {"rater": f"{withdrawn} in all", "reason": "withdrawn, data deleted", "by": "participant", "answers": 0}
 
 
@@ -155,30 +148,26 @@ def codebook_of(study: Study) -> str:
         + "\n"
         for name in study.questions
     )
+    design = study.drawn.design
+    items = sum(item.kind == "real" for item in study.drawn.items)
+    how, _ = chosen_how([str(design.get("draw", ""))])
     return _CODEBOOK.format(
         title=study.config.title,
         rubric=rubric.load().version,
         raters=study.config.raters,
-        design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
+        design=json.dumps(dict(design), ensure_ascii=False),
         audit=study.drawn.audit,
-        chosen=_chosen(study),
+        chosen=f"{items:,} of {design.get('possible', items):,} possible items, {how}",
         questions=questions,
         versions=versions,
     )
-
-
-def _chosen(study: Study) -> str:
-    design = study.drawn.design
-    items = sum(item.kind == "real" for item in study.drawn.items)
-    how, _ = chosen_how([str(design.get("draw", ""))])
-    return f"{items:,} of {design.get('possible', items):,} possible items, {how}"
 
 
 def _write_csv(file: Path, rows: Sequence[Row]) -> Path:
     if not rows:
         return write_whole(file, "")
     lists_as_text = (
-        {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+        {name: json.dumps(value) if isinstance(value, tuple) else value for name, value in row.items()} for row in rows
     )
     return write_csv(file, list(rows[0]), lists_as_text)
 

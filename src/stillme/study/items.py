@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
+from pydantic import TypeAdapter, ValidationError
 
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
@@ -30,10 +31,6 @@ Expected = Mapping[str, tuple[int, int]]
 """The lowest and highest right answer to each question."""
 
 
-def _empty() -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """One picture to be rated."""
@@ -44,9 +41,10 @@ class Output:
     """The request's key in the run; empty for pictures made for a check."""
     sha256: str = ""
     """The edited picture in the run."""
-    strata: Mapping[str, str] = field(default_factory=_empty)
+    strata: Mapping[str, str] = field(default_factory=dict[str, str])
     """Editor and arm. Never shown."""
-    expected: Expected | None = None
+    expected: Expected = field(default_factory=dict[str, tuple[int, int]])
+    """Empty where no right answer is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ class Item:
     outputs: tuple[Output, ...]
     second: str = ""
     """The second person's blinded portrait in `pictures/`; empty where there is one."""
-    strata: Mapping[str, str] = field(default_factory=_empty)
+    strata: Mapping[str, str] = field(default_factory=dict[str, str])
     """Portrait, prompt id and groups. Never shown."""
     repeats: str = ""
     """The item that this one shows again."""
@@ -72,14 +70,20 @@ class Item:
     chance: float | None = None
     """With which it was drawn; None where items were chosen by their outcome."""
 
-    def placed(self, batch: int) -> Item:
-        """The same item in a batch."""
-        return replace(self, batch=batch)
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its pictures: the people in the order of the request, then the outputs."""
+        return (self.source, *filter(None, [self.second]), *(output.file for output in self.outputs))
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether it shows two outputs, or two people, that may change places."""
+        return len(self.outputs) == 2 or bool(self.second)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """Everything that was drawn, and how."""
+    """Everything that was drawn, and how: items.json."""
 
     study: str
     """A random id."""
@@ -96,6 +100,11 @@ class Drawn:
         """How many tasks there are."""
         return 1 + max((item.batch for item in self.items), default=-1)
 
+    @cached_property
+    def by_id(self) -> Mapping[str, Item]:
+        """Every item by its id."""
+        return {item.id: item for item in self.items}
+
     def write(self, folder: Path) -> None:
         """Write items.json, whole or not at all; only its owner may read it."""
         write_private(folder / FILE, json.dumps(asdict(self), indent=1, ensure_ascii=False))
@@ -107,33 +116,15 @@ def read(folder: Path) -> Drawn:
     if not file.is_file():
         raise StillmeError(f"{folder} has no {FILE}. `stillme study new RUN` draws the items.")
     try:
-        data = json.loads(file.read_text("utf-8"))
-        items = tuple(_item(entry) for entry in data.pop("items"))
-        return Drawn(items=items, **data)
-    except (ValueError, KeyError, TypeError) as error:
-        raise StillmeError(f"{file} is damaged ({error}). Draw the study again into another folder.") from None
-
-
-def _item(entry: dict[str, Json]) -> Item:
-    outputs: Sequence[dict[str, Json]] = entry.pop("outputs")
-    questions = tuple(entry.pop("questions"))
-    return Item(outputs=tuple(_output(output) for output in outputs), questions=questions, **entry)
-
-
-def _output(entry: dict[str, Json]) -> Output:
-    expected = entry.pop("expected")
-    ranges = {name: (int(low), int(high)) for name, (low, high) in expected.items()} if expected else None
-    return Output(expected=ranges, **entry)
+        return TypeAdapter(Drawn).validate_json(file.read_bytes())
+    except ValidationError as error:
+        why = f"{error.error_count()} mistakes, the first: {error.errors()[0]['msg']}"
+        raise StillmeError(f"{file} is damaged ({why}). Draw the study again into another folder.") from None
 
 
 ROLE_AXIS = "role_target"
 FIRST_PERSON, SECOND_PERSON, NEITHER_PERSON = 1, 2, 3
 CHOICES = ("Person A", "Person B", "Neither of the two")
-
-
-def is_pair(questions: Collection[str]) -> bool:
-    """Whether an item with these questions shows two people."""
-    return ROLE_AXIS in questions
 
 
 def turned_back(value: int) -> int:
@@ -205,11 +196,8 @@ def format_of(folder: Path) -> PictureFormat:
 
 def blind(rgb: NDArray[np.uint8], side: int) -> bytes:
     """A square JPEG without chroma subsampling, the picture centred on neutral grey."""
-    picture = Image.fromarray(rgb)
-    scale = side / max(picture.size)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    canvas = Image.new("RGB", (side, side), (128, 128, 128))
-    canvas.paste(picture.resize(size, Image.Resampling.LANCZOS), ((side - size[0]) // 2, (side - size[1]) // 2))
+    grey = (128, 128, 128)
+    square = ImageOps.pad(Image.fromarray(rgb), (side, side), Image.Resampling.LANCZOS, color=grey)
     buffer = io.BytesIO()
-    canvas.save(buffer, "JPEG", quality=QUALITY, subsampling=0)
+    square.save(buffer, "JPEG", quality=QUALITY, subsampling=0)
     return buffer.getvalue()

@@ -6,44 +6,41 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
-import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Request
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from stillme.study import entry
-from stillme.study import schema as t
 from stillme.study.answers import (
-    Answers,
     NotAsked,
-    NotSeen,
     PresentedItem,
     SaveRequest,
+    SentByPage,
     StalePage,
-    example_pictures,
-    feedback,
+    comment_at_the_end,
+    complete_task,
+    last_words,
     rating_data,
+    save_answers,
     training_data,
     training_items,
 )
-from stillme.study.assignment import Claim, Closed, Full, Held, PassedOn, claim
+from stillme.study.assignment import Held, NoPlace, claim
 from stillme.study.config import UPRIGHT, CodeKind
 from stillme.study.entry import (
     PLATFORM,
     SCREENED_OUT,
     SESSION_SECONDS,
     Arrival,
-    EntryRefused,
     TooLate,
     Visitor,
     move,
@@ -52,11 +49,13 @@ from stillme.study.entry import (
     screen_out,
     withdraw,
 )
+from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study
 from stillme.study.quality import fails_every_check
 from stillme.web.app import Pages, number_in, read_form
-from stillme.web.guard import RequestLimit
-from stillme.web.sessions import Cookie, csrf_of, require_csrf
+from stillme.web.database import Transaction
+from stillme.web.guard import SAFE_METHODS, RequestLimit
+from stillme.web.sessions import Cookie, csrf_of, require_csrf, sent_csrf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,6 @@ class StudyContext:
     study: Study
     preview: bool
     pages: Pages
-    answers: Answers
     cookie: Cookie
     admin_cookie: Cookie
     entries: RequestLimit
@@ -83,7 +81,7 @@ class StudyContext:
     def visitor(self, request: Request) -> Visitor | None:
         """Whose session the request carries, if anybody's."""
         with self.study.database.reading() as connection:
-            return recognise(self.study, connection, self.cookie.read(request))
+            return recognise(connection, self.cookie.read(request))
 
 
 async def context_of(request: Request) -> StudyContext:
@@ -95,12 +93,17 @@ Context = Annotated[StudyContext, Depends(context_of)]
 Form = Annotated[Mapping[str, str], Depends(read_form)]
 
 
-def participant_of(request: Request, context: Context) -> Visitor:
-    """Whose session the request carries; 401 without one, 429 for too many requests."""
+SentCsrf = Annotated[str, Depends(sent_csrf)]
+
+
+def participant_of(request: Request, context: Context, csrf: SentCsrf) -> Visitor:
+    """Whose session the request carries: 401 without one, 429 for too many, 403 for a change from elsewhere."""
     visitor = context.visitor(request)
     if visitor is None:
         raise HTTPException(401, "You are not signed in. Please open the link you were given once more.")
     context.requests.require(visitor.participant)
+    if request.method not in SAFE_METHODS:
+        require_csrf(visitor.token, csrf)
     return visitor
 
 
@@ -125,15 +128,6 @@ _ENDS: Mapping[str, CodeKind] = {
 routes = APIRouter()
 
 
-def form_sender(form: Form, visitor: Participant) -> Visitor:
-    """The participant whose own page sent the form; 403 for a form from elsewhere."""
-    require_csrf(visitor.token, form.get("csrf"))
-    return visitor
-
-
-FormSender = Annotated[Visitor, Depends(form_sender)]
-
-
 @routes.get("/")
 def home(request: Request, context: Context) -> Response:
     """The first page; whoever has a session goes on."""
@@ -144,22 +138,16 @@ def home(request: Request, context: Context) -> Response:
 def enter_from_platform(request: Request, context: Context) -> Response:
     """Enter by the study's address."""
     context.entries.require(client(request))
-    try:
-        return _let_in(context, request, entry.arrival_from_platform(context.study, request.query_params))
-    except EntryRefused as refusal:
-        return _turn_away(context, refusal)
+    return _let_in(context, request, entry.arrival_from_platform(context.study, request.query_params))
 
 
 @routes.get("/i/{code}")
 def enter_by_invitation(request: Request, context: Context, code: str) -> Response:
     """Enter by a personal link."""
     context.entries.require(client(request))
-    try:
-        with context.study.database.reading() as connection:
-            arrival = entry.arrival_from_invitation(context.study, connection, code)
-        return _let_in(context, request, arrival)
-    except EntryRefused as refusal:
-        return _turn_away(context, refusal)
+    with context.study.database.reading() as connection:
+        arrival = entry.arrival_from_invitation(connection, code)
+    return _let_in(context, request, arrival)
 
 
 @routes.get("/study")
@@ -168,19 +156,20 @@ def current_page(context: Context, visitor: Participant) -> Response:
     if visitor.state not in (*WORKING, "full"):
         return _waiting_page(context, visitor)
     with context.study.database.writing() as connection:
-        claimed = claim(connection, context.study.id, visitor.participant, time.time())
-        ended = _state_after(claimed)
+        claimed = claim(connection, context.study.drawn.items, visitor.participant, time.time())
         # Places may have been added, or have come free, since they were all taken.
-        now = ended or ("device" if visitor.state == "full" else visitor.state)
+        now = "device" if visitor.state == "full" else visitor.state
+        if isinstance(claimed, NoPlace):
+            if claimed.why == "passed on":
+                return context.page("ended.html", visitor, state="passed on", reason=claimed.reason, code="")
+            now = claimed.why
         move(connection, visitor.participant, to=now, only_from=(*WORKING, "full"))
     visitor = replace(visitor, state=now)
-    if ended:
-        return _waiting_page(context, visitor)
-    return _working_page(context, visitor, claimed)
+    return _working_page(context, visitor, claimed) if isinstance(claimed, Held) else _waiting_page(context, visitor)
 
 
 @routes.post("/study/consent")
-def consent(context: Context, form: Form, visitor: FormSender) -> Response:
+def consent(context: Context, form: Form, visitor: Participant) -> Response:
     """Keep the decision; whoever agrees claims a place."""
     decision = {"agree": "agreed", "decline": "declined"}.get(form.get("decision", ""))
     if decision is None:
@@ -194,32 +183,26 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
         if move(connection, visitor.participant, to="declined", only_from=("consent",)):
             _keep_consent(study, connection, visitor.participant, decision)
             if decision == "agreed":
-                claimed = claim(connection, study.id, visitor.participant, time.time())
-                to = _state_after(claimed) or "device"
+                claimed = claim(connection, study.drawn.items, visitor.participant, time.time())
+                # Whose place was passed on reads that on the next page.
+                to = claimed.why if isinstance(claimed, NoPlace) and claimed.why != "passed on" else "device"
                 move(connection, visitor.participant, to=to, only_from=("declined",))
     return _to_study()
 
 
 @routes.post("/study/device")
-def device(context: Context, form: Form, visitor: FormSender) -> Response:
+def device(context: Context, form: Form, visitor: Participant) -> Response:
     """Check the device; one that does not fit gives its place back."""
     width, height = number_in(form, "width"), number_in(form, "height")
     fits = context.study.config_of(visitor.version).fits(width, height) and form.get("storage") == "yes"
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
         if moved:
+            said = (form.get("brightness") == "yes", form.get("filters") == "yes")
             # Whoever begins again may have another device.
-            connection.execute(t.device.delete().where(t.device.c.participant == visitor.participant))
             connection.execute(
-                t.device.insert().values(
-                    participant=visitor.participant,
-                    width=width,
-                    height=height,
-                    ratio=number_in(form, "ratio") / 100,
-                    full_brightness=int(form.get("brightness") == "yes"),
-                    no_colour_filter=int(form.get("filters") == "yes"),
-                    at=time.time(),
-                )
+                "INSERT OR REPLACE INTO device VALUES (?, ?, ?, ?, ?, ?)",
+                (visitor.participant, width, height, number_in(form, "ratio") / 100, *said),
             )
         if moved and not fits:
             release_own_slot(connection, visitor.participant, "incompatible")
@@ -227,7 +210,7 @@ def device(context: Context, form: Form, visitor: FormSender) -> Response:
 
 
 @routes.post("/study/guide")
-def guide(context: Context, visitor: FormSender) -> Response:
+def guide(context: Context, visitor: Participant) -> Response:
     """Go on to the training."""
     with context.study.database.writing() as connection:
         move(connection, visitor.participant, to="training", only_from=("guide",))
@@ -235,12 +218,12 @@ def guide(context: Context, visitor: FormSender) -> Response:
 
 
 @routes.post("/study/comment")
-def comment(context: Context, form: Form, visitor: FormSender) -> Response:
+def comment(context: Context, form: Form, visitor: Participant) -> Response:
     """Keep what somebody says about the whole task."""
     if "\x00" in form.get("comment", ""):
         raise HTTPException(400, "The comment has a character that cannot be stored. Please write it again.")
     if visitor.state == "debrief":
-        context.answers.comment_at_the_end(visitor.participant, form.get("comment", ""))
+        comment_at_the_end(context.study, visitor.participant, form.get("comment", ""))
     return _to_study()
 
 
@@ -320,21 +303,6 @@ def _let_in(context: StudyContext, request: Request, arrival: Arrival) -> Respon
     return response
 
 
-def _turn_away(context: StudyContext, refusal: EntryRefused) -> Response:
-    return context.page("message.html", None, 403, title="This link does not work", text=str(refusal))
-
-
-def _state_after(claimed: Claim) -> str:
-    """The state of somebody who gets no place; empty for somebody who has one, or had."""
-    match claimed:
-        case Full():
-            return "full"
-        case Closed():
-            return "closed"
-        case Held() | PassedOn():
-            return ""
-
-
 def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
     """The page of somebody who needs no slot: before consent, or after the task."""
     study, config = context.study, context.study.config_of(visitor.version)
@@ -350,42 +318,33 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
                 version=study.version,
             )
         case "debrief":
-            shown = {"code": _code(context, visitor), "comment": context.answers.last_words(visitor.participant)}
+            shown = {"code": _code(context, visitor), "comment": last_words(study, visitor.participant)}
             return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), **shown)
         case state:
             return context.page("ended.html", visitor, state=state, reason="", code=_code(context, visitor))
 
 
-def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Response:
+def _working_page(context: StudyContext, visitor: Visitor, held: Held) -> Response:
     study, config = context.study, context.study.config_of(visitor.version)
-    if not isinstance(claimed, Held):
-        reason = claimed.reason if isinstance(claimed, PassedOn) else ""
-        return context.page("ended.html", visitor, state="passed on", reason=reason, code="")
     match visitor.state:
         case "device":
             return context.page("device.html", visitor, upright=UPRIGHT)
         case "guide":
-            with study.database.reading() as connection:
-                pictures = example_pictures(study, connection)
+            pictures = study.picture_ids.get(EXAMPLE, ())
             return context.page("guide.html", visitor, text=_markdown(config.texts.guide), pictures=pictures)
         case "training":
-            with study.database.reading() as connection:
-                data = training_data(study, connection, visitor.version)
-                return context.page("training.html", visitor, data=data)
+            return context.page("training.html", visitor, data=training_data(study, visitor.version))
         case _:
             with study.database.reading() as connection:
-                shown = context.answers.shown(connection, claimed.slot)
-                data = rating_data(study, connection, config, claimed, shown)
-                return context.page("rating.html", visitor, data=data)
+                data = rating_data(study, connection, config, held)
+            return context.page("rating.html", visitor, data=data)
 
 
-def _keep_consent(study: Study, connection: sa.Connection, participant: str, decision: str) -> None:
+def _keep_consent(study: Study, connection: Transaction, participant: str, decision: str) -> None:
     text_hash = hashlib.sha256(study.config_of(None).consent_shown.encode()).hexdigest()
-    connection.execute(
-        t.consent.insert().values(participant=participant, text_hash=text_hash, decision=decision, at=time.time())
-    )
-    who = t.participant.update().where(t.participant.c.id == participant)
-    connection.execute(who.values(version=study.version))
+    consent = {"participant": participant, "text_hash": text_hash, "decision": decision, "at": time.time()}
+    connection.insert("consent", consent)
+    connection.execute("UPDATE participant SET version = ? WHERE id = ?", (study.version, participant))
 
 
 def _markdown(text: str) -> Markup:
@@ -395,72 +354,42 @@ def _markdown(text: str) -> Markup:
 
 Value = Annotated[int, Field(ge=0, le=5)]
 
-_STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
-_CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
-_NOT_ASKED = "That was not asked."
-_NOT_SEEN = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
-_ID = re.compile(r"[0-9a-f]{32}")
 
-
-class Practice(BaseModel):
+class Practice(SentByPage):
     """Answers to the practice items from the first on, by item, side and question."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     answers: list[list[list[Value | None]]] = Field(max_length=20)
 
 
-class Completion(BaseModel):
+class Completion(SentByPage):
     """The request to end the task."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     epoch: int
 
 
-def script_sender(visitor: Participant, csrf: Annotated[str, Header(alias="X-CSRF")] = "") -> Visitor:
-    """The participant whose own page sent the request; 403 for one from elsewhere."""
-    require_csrf(visitor.token, csrf)
-    return visitor
-
-
-ScriptSender = Annotated[Visitor, Depends(script_sender)]
-
-
 @routes.put("/api/answers")
-def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[str, object]:
+def save(context: Context, visitor: Participant, saving: SaveRequest) -> dict[str, object]:
     """Keep answers; on 200 they are on disk."""
     _require_state(visitor, "rating")
-    try:
-        context.answers.save(visitor.participant, saving)
-    except StalePage:
-        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
-    except NotAsked:
-        raise HTTPException(422, _NOT_ASKED) from None
-    except NotSeen:
-        raise HTTPException(422, _NOT_SEEN) from None
+    save_answers(context.study, visitor.participant, saving)
     return {"saved": [entry.seq for entry in (*saving.answers, *saving.comments)]}
 
 
 @routes.post("/api/complete")
-def complete(context: Context, visitor: ScriptSender, completion: Completion) -> dict[str, object]:
+def complete(context: Context, visitor: Participant, completion: Completion) -> dict[str, object]:
     """End the task, or name the items that lack answers."""
     _require_state(visitor, "rating")
-    try:
-        missing = context.answers.complete(visitor.participant, completion.epoch)
-    except StalePage:
-        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
-    return {"missing": missing}
+    return {"missing": complete_task(context.study, visitor.participant, completion.epoch)}
 
 
 @routes.post("/api/training")
-def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[str, object]:
+def train(context: Context, visitor: Participant, practice: Practice) -> dict[str, object]:
     """Check the practice answers; whoever has all right goes on to the rating."""
     _require_state(visitor, "training")
     with context.study.database.writing() as connection:
-        shown = training_items(context.study, connection, visitor.version)
+        shown = training_items(context.study, visitor.version)
         _require_shape(shown, practice)
-        hints = [feedback(connection, item, given) for item, given in zip(shown, practice.answers, strict=False)]
+        hints = [item.feedback(given) for item, given in zip(shown, practice.answers, strict=False)]
         right = all(not hint for sides in hints for questions in sides for hint in questions)
         finished = right and len(hints) == len(shown)
         if finished:
@@ -472,40 +401,33 @@ def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[s
 @routes.get("/img/{name}")
 def picture(context: Context, visitor: Participant, name: str) -> Response:
     """A blinded picture, only for the participant who is being shown it."""
-    file = None
-    if _ID.fullmatch(name):
-        with context.study.database.reading() as connection:
-            file = connection.execute(_file_for(visitor, name)).scalar()
-    if file is None:
-        raise HTTPException(404, "There is no such picture.")
+    study = context.study
+    with study.database.reading() as connection:
+        found = connection.row("SELECT item, place FROM picture WHERE id = ?", (name,))
+        if found is None or not _may_see(study, connection, visitor, found["item"]):
+            raise HTTPException(404, "There is no such picture.")
+    file = study.drawn.by_id[found["item"]].files[int(found["place"])]
     # Read whole: a file response would add its date, which may tell pictures apart.
-    return Response((context.study.pictures / file).read_bytes(), media_type="image/jpeg")
+    return Response((study.pictures / file).read_bytes(), media_type="image/jpeg")
 
 
-def _file_for(visitor: Visitor, name: str) -> sa.Select[str]:
-    """The file behind a picture's id, if this participant is being shown it."""
-    own_items = (
-        sa.select(t.presentation.c.item)
-        .join(t.slot, t.slot.c.id == t.presentation.c.slot)
-        .where(t.slot.c.participant == visitor.participant, t.slot.c.state == "held")
+def _may_see(study: Study, connection: Transaction, visitor: Visitor, item: str) -> bool:
+    if visitor.state in ("guide", "training"):
+        return study.drawn.by_id[item].kind == "training"
+    own = (
+        "SELECT 1 FROM presentation p JOIN slot s ON s.id = p.slot "
+        "WHERE s.participant = ? AND s.state = 'held' AND p.item = ?"
     )
-    learning = visitor.state in ("guide", "training")
-    allowed = t.item.c.kind == "training" if learning else t.item.c.id.in_(own_items)
-    may_look = learning or visitor.state == "rating"
-    return (
-        sa.select(t.image.c.file)
-        .join(t.item, t.item.c.id == t.image.c.item)
-        .where(t.image.c.id == name, allowed, sa.literal(may_look))
-    )
+    return visitor.state == "rating" and connection.row(own, (visitor.participant, item)) is not None
 
 
 def _require_state(visitor: Visitor, state: str) -> None:
     if visitor.state != state:
-        raise HTTPException(409, _STALE)
+        raise StalePage
 
 
 def _require_shape(shown: list[PresentedItem], practice: Practice) -> None:
     given = [[len(side) for side in sides] for sides in practice.answers]
     expected = [[len(item.questions)] * item.sides for item in shown]
     if not given or given != expected[: len(given)]:
-        raise HTTPException(422, _NOT_ASKED)
+        raise NotAsked

@@ -1,27 +1,26 @@
-"""How far a study has come, and whether its pay is as promised."""
+"""How far a study has come, whether its pay is as promised, and how well its raters agree."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from stillme.core import rubric
 from stillme.core.types import ImageFile, Interval, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import Agreement, agreement
-from stillme.study import schema as t
 from stillme.study.assignment import expire
 from stillme.study.opening import Study
-from stillme.study.quality import RaterQuality, Rating, minutes_taken, rater_qualities, raters, ratings
+from stillme.study.quality import RaterQuality, Rating, rater_qualities, raters, ratings
+from stillme.web.database import Transaction
 
 PURGED = "purged-"
 """How the hash of a participant begins whose id can no longer be found again."""
@@ -49,23 +48,19 @@ class IdsHeld:
             "When all are paid and the study is closed, `stillme study purge` deletes them."
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
 
 def ids_held(study: Study) -> IdsHeld:
     """How many participants could still be found, and since when."""
     with study.database.reading() as connection:
-        ids = connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one()
-        known = sa.select(sa.func.count(), sa.func.min(t.participant.c.entered))
-        hashes, oldest = connection.execute(known.where(t.participant.c.ext_hmac.not_like(f"{PURGED}%"))).one()
+        ids = connection.value("SELECT count(*) FROM identity")
+        known = "SELECT count(*), min(entered) FROM participant WHERE ext_hmac NOT LIKE ?"
+        hashes, oldest = connection.execute(known, (f"{PURGED}%",)).fetchone()
     since = f"{datetime.fromtimestamp(oldest, UTC):%Y-%m-%d}" if oldest else ""
     return IdsHeld(ids=ids, hashes=hashes, since=since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StudyProgress:
     """How far a study has come."""
 
     state: str
@@ -76,6 +71,8 @@ class Progress:
     """Finished tasks whose answers count."""
     under_way: int
     """Tasks that somebody is at whose answers will count."""
+    raters_needed: int
+    """How many people must still come."""
     excluded: int
     """Raters whose answers do not count."""
     answers: int
@@ -90,33 +87,17 @@ class Progress:
     """Whether something deleted may still be read in the database's files."""
     version: int
 
-    @property
-    def raters_needed(self) -> int:
-        """How many people must still come."""
-        return max(0, self.needed - self.counting - self.under_way)
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {**asdict(self), "raters_needed": self.raters_needed}
-
-
-def progress(study: Study, connection: sa.Connection) -> Progress:
+def progress(study: Study, connection: Transaction) -> StudyProgress:
     """Counts, and whether the pay is as promised."""
-    row = connection.execute(sa.select(t.study).where(t.study.c.id == study.id)).one()
-    by_slot = connection.execute(
-        sa.select(t.slot.c.state, sa.func.count())
-        .join(t.batch, t.batch.c.id == t.slot.c.batch)
-        .where(t.batch.c.study == study.id)
-        .group_by(t.slot.c.state)
-    )
-    by_participant = connection.execute(
-        sa.select(t.participant.c.state, sa.func.count())
-        .where(t.participant.c.study == study.id)
-        .group_by(t.participant.c.state)
+    state, k, withdrawn, unshredded = connection.execute("SELECT state, k, withdrawn, unshredded FROM study").fetchone()
+    slots, participants = (
+        dict(connection.execute(f"SELECT state, count(*) FROM {table} GROUP BY state").fetchall())
+        for table in ("slot", "participant")
     )
     active = raters(study, connection)
     counting = [rater for rater in active if rater.counts]
-    minutes = [taken for rater in active if (taken := minutes_taken(connection, rater)) is not None]
+    minutes = [rater.minutes for rater in active if rater.minutes is not None]
     median_minutes = median(minutes) if minutes else None
     pay = study.config.pay
     per_hour = 60 * pay.amount / max(median_minutes, 0.1) if median_minutes is not None and pay.amount else None
@@ -126,70 +107,59 @@ def progress(study: Study, connection: sa.Connection) -> Progress:
             f"The median pay is {per_hour:.2f} {pay.currency} per hour, below the floor of {pay.floor:.2f}: "
             "raise the reward, or pay the difference as a bonus."
         )
-    slot_ids = [rater.slot for rater in counting]
-    answers = connection.execute(
-        sa.select(sa.func.count()).where(t.answer.c.slot.in_(slot_ids), t.answer.c.value.is_not(None))
-    ).scalar_one()
-    return Progress(
-        state=row.state,
-        slots={row[0]: row[1] for row in by_slot},
-        needed=row.k * study.drawn.batches,
+    needed, under_way = k * study.drawn.batches, sum(not rater.finished and not rater.excluded for rater in active)
+    return StudyProgress(
+        state=state,
+        slots=slots,
+        needed=needed,
         counting=len(counting),
-        under_way=sum(not rater.finished and not rater.excluded for rater in active),
+        under_way=under_way,
+        raters_needed=max(0, needed - len(counting) - under_way),
         excluded=sum(bool(rater.excluded) for rater in active),
-        answers=answers,
-        participants={row[0]: row[1] for row in by_participant},
-        withdrawn=row.withdrawn,
+        answers=len(ratings(study, connection, counting)),
+        participants=participants,
+        withdrawn=withdrawn,
         median_minutes=median_minutes,
         per_hour=per_hour,
         alarm=alarm,
-        deletion_pending=bool(row.unshredded),
+        deletion_pending=bool(unshredded),
         version=study.version,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisAgreement:
-    """Krippendorff's alpha and Fleiss' kappa on one question."""
+def agreements(study: Study, connection: Transaction) -> list[dict[str, Any]]:
+    """Alpha (interval; of a choice, nominal) and Fleiss' kappa of every question, each with its interval or a reason.
 
-    axis: str
-    alpha: float | None
-    low: float | None
-    high: float | None
-    reason: str
-    """Why there is no alpha."""
-    kappa: float | None
-    kappa_low: float | None
-    kappa_high: float | None
-    kappa_reason: str
-    """Why there is no kappa."""
-    method: str
-    units: int
-    """Outputs with at least two ratings."""
-    ratings: int
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
-
-def agreements(study: Study, connection: sa.Connection) -> list[AxisAgreement]:
-    """Alpha (interval; of a choice, nominal) and kappa of every question, over real items and raters who count."""
+    Over real items and raters who are not excluded.
+    """
     included = [rater for rater in raters(study, connection) if not rater.excluded]
-    rows = [row for row in ratings(study, connection, included) if row.kind == "real" and row.is_score]
-    shown = sorted({(row.item, row.output) for row in rows})
+    rows = [row for row in ratings(study, connection, included) if row.is_real_score]
+    shown = sorted({(row.item.id, row.output) for row in rows})
     measures = agreement(_edits(study, shown), list(_scores(rows, shown)), Settings(factors=()), among="people")
     by_name = {(measure.axis, measure.measure): measure for measure in measures}
-    return [
-        _of_axis(by_name[axis, "alpha_nominal" if rubric.load().is_nominal(axis) else "alpha_interval"], kappa)
-        for axis in study.questions
-        if (kappa := by_name.get((axis, "fleiss_kappa")))
-    ]
+    tables: list[dict[str, Any]] = []
+    for axis in study.questions:
+        if kappa := by_name.get((axis, "fleiss_kappa")):
+            alpha = by_name[axis, "alpha_nominal" if rubric.load().is_nominal(axis) else "alpha_interval"]
+            method = alpha.outcome.method if isinstance(alpha.outcome, Interval) else ""
+            numbers = _numbers(alpha, "alpha", "") | _numbers(kappa, "kappa", "kappa_")
+            counts = {"units": alpha.items, "ratings": alpha.ratings}
+            tables.append({"axis": axis, **numbers, "method": method, **counts})
+    return tables
+
+
+def _numbers(measure: Agreement, name: str, prefix: str) -> dict[str, Any]:
+    outcome = measure.outcome
+    if isinstance(outcome, Interval):
+        values = outcome.value, outcome.low, outcome.high, ""
+    else:
+        values = None, None, None, outcome.reason
+    return dict(zip((name, f"{prefix}low", f"{prefix}high", f"{prefix}reason"), values, strict=True))
 
 
 def _edits(study: Study, shown: Sequence[tuple[str, int]]) -> Edits:
     """The rated outputs as `estimates` takes edits: only which ones share a portrait matters."""
-    items = {item.id: item for item in study.drawn.items}
+    items = study.drawn.by_id
     names = [items[item].strata.get("portrait", item) for item, _ in shown]
     portraits = sorted(set(names))
     zeros = np.zeros(len(shown), dtype=np.int32)
@@ -213,37 +183,11 @@ def _scores(rows: Sequence[Rating], shown: Sequence[tuple[str, int]]) -> Iterato
     index_of = {unit: index for index, unit in enumerate(shown)}
     columns: dict[tuple[str, str], NDArray[np.float64]] = {}
     for row in rows:
-        column = columns.setdefault((row.rater, row.axis), np.full(len(shown), np.nan))
-        column[index_of[row.item, row.output]] = row.value
+        column = columns.setdefault((row.rater.name, row.axis), np.full(len(shown), np.nan))
+        column[index_of[row.item.id, row.output]] = row.value
     for (rater, axis), value in columns.items():
         state = np.where(np.isnan(value), RatingState.MISSING, RatingState.RATED).astype(np.int32)
         yield Scores(judge=rater, axis=axis, value=value, state=state)
-
-
-def _of_axis(alpha: Agreement, kappa: Agreement) -> AxisAgreement:
-    value, low, high, reason = _numbers(alpha)
-    kappa_value, kappa_low, kappa_high, kappa_reason = _numbers(kappa)
-    return AxisAgreement(
-        axis=alpha.axis,
-        alpha=value,
-        low=low,
-        high=high,
-        reason=reason,
-        kappa=kappa_value,
-        kappa_low=kappa_low,
-        kappa_high=kappa_high,
-        kappa_reason=kappa_reason,
-        method=alpha.outcome.method if isinstance(alpha.outcome, Interval) else "",
-        units=alpha.items,
-        ratings=alpha.ratings,
-    )
-
-
-def _numbers(measure: Agreement) -> tuple[float | None, float | None, float | None, str]:
-    outcome = measure.outcome
-    if isinstance(outcome, Interval):
-        return outcome.value, outcome.low, outcome.high, ""
-    return None, None, None, outcome.reason
 
 
 def _portrait(name: str) -> Portrait:
@@ -255,19 +199,10 @@ def _portrait(name: str) -> Portrait:
 class Overview:
     """Progress, agreement and the raters' quality."""
 
-    progress: Progress
-    agreements: tuple[AxisAgreement, ...]
-    raters: tuple[RaterQuality, ...]
-    ids: IdsHeld
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "progress": self.progress.as_json(),
-            "agreement": [agreement.as_json() for agreement in self.agreements],
-            "raters": [rater.as_json() for rater in self.raters],
-            "ids_held": self.ids.as_json(),
-        }
+    progress: StudyProgress
+    agreement: list[dict[str, Any]]
+    raters: list[RaterQuality]
+    ids_held: IdsHeld
 
     def as_text(self) -> str:
         """For people."""
@@ -284,13 +219,13 @@ class Overview:
             lines.append(f"median {now.median_minutes:.1f} minutes per task{pay}")
         if now.alarm:
             lines.append(f"ALARM: {now.alarm}")
-        for axis in self.agreements:
-            alpha = _measured(axis.alpha, axis.low, axis.high, axis.reason)
-            kappa = _measured(axis.kappa, axis.kappa_low, axis.kappa_high, axis.kappa_reason)
-            title = rubric.load().title(axis.axis)
-            lines.append(f"  {title:<20} alpha {alpha}, Fleiss' kappa {kappa}, {axis.units} outputs")
-        if self.ids:
-            lines.append(str(self.ids))
+        for axis in self.agreement:
+            alpha = _measured(axis["alpha"], axis["low"], axis["high"], axis["reason"])
+            kappa = _measured(axis["kappa"], axis["kappa_low"], axis["kappa_high"], axis["kappa_reason"])
+            title = rubric.load().title(axis["axis"])
+            lines.append(f"  {title:<20} alpha {alpha}, Fleiss' kappa {kappa}, {axis['units']} outputs")
+        if self.ids_held:
+            lines.append(str(self.ids_held))
         lines += [f"  flag {rater.rater}: {', '.join(rater.flags)}" for rater in self.raters if rater.flags]
         return "\n".join(lines)
 
@@ -303,11 +238,11 @@ def _measured(value: float | None, low: float | None, high: float | None, reason
 def overview_of(study: Study) -> Overview:
     """Summarise a study; places whose lease ran out are freed first."""
     with study.database.writing() as connection:
-        expire(connection, study.id, time.time())
+        expire(connection, time.time())
     with study.database.reading() as connection:
         return Overview(
             progress=progress(study, connection),
-            agreements=tuple(agreements(study, connection)),
-            raters=tuple(rater_qualities(study, connection)),
-            ids=ids_held(study),
+            agreement=agreements(study, connection),
+            raters=rater_qualities(study, connection),
+            ids_held=ids_held(study),
         )

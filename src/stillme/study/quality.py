@@ -1,25 +1,22 @@
-"""How carefully each rater worked, and how well raters agree. Flags are advice; people decide."""
+"""How carefully each rater worked. Flags are advice; people decide."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 
-from stillme.study import schema as t
-from stillme.study.answers import CANNOT_TELL, expectations, presented_items
+from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import EXCLUDED
-from stillme.study.checks import is_right
-from stillme.study.config import Config
-from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, turned_back
+from stillme.study.config import StudyConfig
+from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, turned_back
 from stillme.study.opening import Study
+from stillme.web.database import Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +27,6 @@ class Rater:
     """The pseudonym."""
     slot: str
     participant: str
-    batch: str
-    state: str
     excluded: str
     """Why the researcher excluded this rater; empty if not."""
     begun: float
@@ -40,6 +35,8 @@ class Rater:
     version: int
     written: bool
     """Whether the answers have been written into the run; they stay there."""
+    seconds: Mapping[int, float]
+    """Active time by position, as the page measured it."""
 
     @property
     def finished(self) -> bool:
@@ -51,17 +48,18 @@ class Rater:
         """Whether the answers count towards k."""
         return self.finished and not self.excluded
 
+    @property
+    def minutes(self) -> float | None:
+        """How long a finished rater took. By the page's own clock where the server's was set back."""
+        return None if self.ended is None else max(self.ended - self.begun, sum(self.seconds.values())) / 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
     """One answer."""
 
-    rater: str
-    slot: str
-    item: str
-    """The drawn item, as in items.json."""
-    kind: str
-    repeats: str
+    rater: Rater
+    item: Item
     position: int
     side: int
     """0 for A: where the output stood, or the first of two people."""
@@ -69,11 +67,10 @@ class Rating:
     """Which of the item's outputs stood there."""
     axis: str
     value: int
-    """1 to 5; of two people 1, 2 or `pairs.NEITHER_PERSON`, in the order of the request; 0 for "cannot tell"."""
+    """1 to 5; of two people 1, 2 or `NEITHER_PERSON`, in the order of the request; 0 for "cannot tell"."""
     at: float
     first: int | None
     """What was answered before it was corrected in the review; None if it was not."""
-    expected: tuple[int, int] | None
     shown: int | None
     """The smallest side of the item's pictures on the screen, in CSS pixels without zoom."""
 
@@ -82,130 +79,93 @@ class Rating:
         """Whether it counts as a score: "cannot tell" and "neither of the two" do not."""
         return self.value != CANNOT_TELL and (self.axis, self.value) != (ROLE_AXIS, NEITHER_PERSON)
 
+    @property
+    def is_real_score(self) -> bool:
+        """Whether it is a score of a real item, the first time it was shown."""
+        return self.item.kind == "real" and self.is_score
+
+    @property
+    def expected(self) -> tuple[int, int] | None:
+        """The lowest and highest right answer, where one is known."""
+        return self.item.outputs[self.output].expected.get(self.axis)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is among the right answers; true where none is known."""
+        low, high = self.expected or (0, 5)
+        return low <= self.value <= high
+
 
 def pseudonym(study: Study, participant: str) -> str:
     """A rater's name in tables: stable within the study, unknown to the platform."""
     return "r-" + study.keys.pseudonym("rater", participant)[:10]
 
 
-def raters(study: Study, connection: sa.Connection) -> list[Rater]:
+def raters(study: Study, connection: Transaction) -> list[Rater]:
     """Everybody who holds or has finished a task; those who were excluded too."""
     rows = connection.execute(
-        sa.select(t.slot, t.participant.c.excluded, t.participant.c.written)
-        .join(t.batch, t.batch.c.id == t.slot.c.batch)
-        .join(t.participant, t.participant.c.id == t.slot.c.participant)
-        .where(
-            t.batch.c.study == study.id,
-            t.slot.c.state.in_(("held", "done")) | (t.slot.c.reason == EXCLUDED),
-        )
-        .order_by(t.slot.c.begun)
-    ).all()
-    shown = _shown(study, connection)
+        "SELECT s.*, p.excluded, p.written FROM slot s JOIN participant p ON p.id = s.participant "
+        "WHERE s.state IN ('held', 'done') OR s.reason = ? ORDER BY s.begun",
+        (EXCLUDED,),
+    ).fetchall()
+    seconds: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    for slot, position, milliseconds in connection.execute(
+        "SELECT slot, position, sum(amount) FROM event WHERE kind = 'active' GROUP BY slot, position"
+    ):
+        seconds[slot][position] = milliseconds / 1000
+    batches: defaultdict[int, list[Item]] = defaultdict(list)
+    for item in study.drawn.items:
+        batches[item.batch].append(item)
     return [
         Rater(
-            name=pseudonym(study, row.participant),
-            slot=row.id,
-            participant=row.participant,
-            batch=row.batch,
-            state=row.state,
-            excluded=row.excluded or "",
-            begun=row.begun,
-            ended=None if row.state == "held" else row.ended,
-            asked=sum(sides * len(study.asked(questions, row.version)) for sides, questions in shown[row.batch]),
-            version=row.version or 1,
-            written=row.written is not None,
+            name=pseudonym(study, row["participant"]),
+            slot=row["id"],
+            participant=row["participant"],
+            excluded=row["excluded"] or "",
+            begun=row["begun"],
+            ended=None if row["state"] == "held" else row["ended"],
+            asked=sum(len(item.outputs) * len(study.asked(item, row["version"])) for item in batches[row["batch"]]),
+            version=row["version"] or 1,
+            written=row["written"] is not None,
+            seconds=seconds[row["id"]],
         )
         for row in rows
     ]
 
 
-def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> list[Rating]:
+def ratings(study: Study, connection: Transaction, by: Sequence[Rater]) -> list[Rating]:
     """Every answer of these raters; the training is not kept."""
-    expected = _expected(study, connection)
-    originals = {row.id: row.drawn for row in connection.execute(sa.select(t.item.c.id, t.item.c.drawn))}
-    kept: list[Rating] = []
-    for rater in by:
-        rows = connection.execute(
-            sa.select(t.answer, t.presentation.c.swapped, t.item)
-            .join(
-                t.presentation,
-                (t.presentation.c.slot == t.answer.c.slot) & (t.presentation.c.position == t.answer.c.position),
-            )
-            .join(t.item, t.item.c.id == t.presentation.c.item)
-            .where(t.answer.c.slot == rater.slot, t.answer.c.value.is_not(None))
-            .order_by(t.answer.c.position, t.answer.c.side, t.answer.c.question)
+    return [
+        _rating(study, rater, row)
+        for rater in by
+        for row in connection.execute(
+            "SELECT a.*, p.item, p.swapped FROM answer a JOIN presentation p USING (slot, position) "
+            "WHERE a.slot = ? AND a.value IS NOT NULL ORDER BY a.position, a.side, a.question",
+            (rater.slot,),
         )
-        for row in rows:
-            axis = study.asked(row.questions, rater.version)[int(row.question)]
-            if axis == ROLE_AXIS:
-                side, output = row.swapped, 0
-                value, first = (turned_back(said) if row.swapped and said else said for said in (row.value, row.first))
-            else:
-                side, output = row.side, 1 - row.side if row.swapped else row.side
-                value, first = row.value, row.first
-            kept.append(
-                Rating(
-                    rater=rater.name,
-                    slot=rater.slot,
-                    item=row.drawn,
-                    kind=row.kind,
-                    repeats=originals.get(row.repeats, ""),
-                    position=row.position,
-                    side=side,
-                    output=output,
-                    axis=axis,
-                    value=value,
-                    first=first,
-                    at=row.at,
-                    shown=row.shown,
-                    expected=expected.get((row.drawn, output, axis)),
-                )
-            )
-    return kept
+    ]
 
 
-def active_seconds(connection: sa.Connection, slot: str) -> dict[int, float]:
-    """Active time by position, as the page measured it."""
-    rows = connection.execute(
-        sa.select(t.event.c.position, sa.func.sum(t.event.c.amount))
-        .where(t.event.c.slot == slot, t.event.c.kind == "active")
-        .group_by(t.event.c.position)
+def _rating(study: Study, rater: Rater, row: Any) -> Rating:
+    item = study.drawn.by_id[row["item"]]
+    axis = study.asked(item, rater.version)[int(row["question"])]
+    side, value, first = row["side"], row["value"], row["first"]
+    output = 1 - side if row["swapped"] else side
+    if axis == ROLE_AXIS:
+        side, output = row["swapped"], 0
+        value, first = (turned_back(said) if row["swapped"] and said else said for said in (value, first))
+    return Rating(
+        rater=rater,
+        item=item,
+        position=row["position"],
+        side=side,
+        output=output,
+        axis=axis,
+        value=value,
+        first=first,
+        at=row["at"],
+        shown=row["shown"],
     )
-    return {row[0]: row[1] / 1000 for row in rows}
-
-
-def minutes_taken(connection: sa.Connection, rater: Rater) -> float | None:
-    """How long a finished rater took. By the page's own clock where the server's was set back."""
-    if rater.ended is None:
-        return None
-    active = sum(active_seconds(connection, rater.slot).values())
-    return max(rater.ended - rater.begun, active) / 60
-
-
-def _shown(study: Study, connection: sa.Connection) -> Mapping[str, Sequence[tuple[int, str]]]:
-    """By batch, the sides and questions of its items."""
-    rows = connection.execute(
-        sa.select(t.batch_item.c.batch, t.item.c.sides, t.item.c.questions)
-        .join(t.item, t.item.c.id == t.batch_item.c.item)
-        .where(t.item.c.study == study.id)
-    )
-    shown: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for row in rows:
-        shown[row.batch].append((row.sides, row.questions))
-    return shown
-
-
-def _expected(study: Study, connection: sa.Connection) -> dict[tuple[str, int, str], tuple[int, int]]:
-    rows = connection.execute(
-        sa.select(t.item.c.drawn, t.image.c.role, t.image.c.expected_json)
-        .join(t.item, t.item.c.id == t.image.c.item)
-        .where(t.item.c.study == study.id, t.image.c.expected_json.is_not(None))
-    )
-    return {
-        (row.drawn, row.role - 1, axis): (low, high)
-        for row in rows
-        for axis, (low, high) in json.loads(row.expected_json).items()
-    }
 
 
 SMALLEST = 320
@@ -253,73 +213,38 @@ class RaterQuality:
     """Pay per hour of this rater."""
     flags: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {**asdict(self), "attention": list(self.attention), "flags": list(self.flags)}
 
-
-def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQuality]:
+def rater_qualities(study: Study, connection: Transaction) -> list[RaterQuality]:
     """The measures of everybody who holds or has finished a task."""
     active = raters(study, connection)
     rows = ratings(study, connection, active)
-    by_rater: defaultdict[str, list[Rating]] = defaultdict(list)
+    by_slot: defaultdict[str, list[Rating]] = defaultdict(list)
     for row in rows:
-        by_rater[row.slot].append(row)
+        by_slot[row.rater.slot].append(row)
     others = _means(rows)
+    return [quality_of(study.config, rater, by_slot[rater.slot], others) for rater in active]
+
+
+def check_answers(study: Study, connection: Transaction) -> list[dict[str, Any]]:
+    """Every answer with a known right one, rater by rater; `given` is 0 for "cannot tell"."""
     return [
-        quality_of(
-            study.config,
-            rater,
-            by_rater[rater.slot],
-            others,
-            active_seconds(connection, rater.slot),
-            minutes_taken(connection, rater),
-        )
-        for rater in active
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
-    """One answer to an attention or gold item."""
-
-    rater: str
-    item: str
-    kind: str
-    output: int
-    axis: str
-    given: int
-    """0 for "cannot tell"."""
-    lowest: int
-    highest: int
-    """The right answers reach from `lowest` to `highest`."""
-    right: bool
-
-    def as_json(self) -> dict[str, Any]:
-        """For exports."""
-        return asdict(self)
-
-
-def check_answers(study: Study, connection: sa.Connection) -> list[CheckAnswer]:
-    """Every answer with a known right one, rater by rater."""
-    return [
-        CheckAnswer(
-            rater=row.rater,
-            item=row.item,
-            kind=row.kind,
-            output=row.output + 1,
-            axis=row.axis,
-            given=row.value,
-            lowest=row.expected[0],
-            highest=row.expected[1],
-            right=_right(row),
-        )
+        {
+            "rater": row.rater.name,
+            "item": row.item.id,
+            "kind": row.item.kind,
+            "output": row.output + 1,
+            "axis": row.axis,
+            "given": row.value,
+            "lowest": row.expected[0],
+            "highest": row.expected[1],
+            "right": row.is_right,
+        }
         for row in ratings(study, connection, raters(study, connection))
-        if row.kind in ("attention", "gold") and row.expected
+        if row.item.kind in ("attention", "gold") and row.expected
     ]
 
 
-_ADVICE = {
+ADVICE = {
     "attention": "Missed attention checks: look at the time per item before you decide; one slip is human.",
     "gold": "Many known answers missed: see which below. Perhaps a scale was misread.",
     "too fast": "Many items in less time than a look takes: compare with the answers' entropy.",
@@ -329,35 +254,14 @@ _ADVICE = {
     "small pictures": "Pictures were smaller than 320 pixels: look at the size of the window.",
     "side bias": "A and B are rated differently although sides are random: perhaps one side was not looked at.",
 }
+"""What a researcher should look at, by flag. No one is excluded by a flag."""
 
 
-def advice(quality: RaterQuality) -> list[str]:
-    """A sentence for each flag. Nobody is excluded by a flag."""
-    return [_ADVICE[flag] for flag in quality.flags]
-
-
-def fails_every_check(study: Study, connection: sa.Connection, participant: str) -> bool:
+def fails_every_check(study: Study, connection: Transaction, participant: str) -> bool:
     """Whether every attention check of a finished task went wrong."""
-    finished = (t.slot.c.state == "done") | (t.slot.c.reason == EXCLUDED)
-    slot = connection.execute(sa.select(t.slot.c.id).where(t.slot.c.participant == participant, finished)).scalar()
-    if slot is None:
-        return False
-    given = {
-        (row.position, row.side, row.question): row.value
-        for row in connection.execute(sa.select(t.answer).where(t.answer.c.slot == slot))
-    }
-    failed: list[bool] = []
-    for position, item in enumerate(presented_items(study, connection, slot)):
-        if item.kind == "attention":
-            expected = expectations(connection, item)
-            failed.append(
-                any(
-                    not is_right(expected[side], question, given.get((position, side, index)) or CANNOT_TELL)
-                    for side in range(item.sides)
-                    for index, question in enumerate(item.questions)
-                )
-            )
-    return bool(failed) and all(failed)
+    mine = [rater for rater in raters(study, connection) if rater.participant == participant and rater.finished]
+    passed, seen = _attention(ratings(study, connection, mine))
+    return seen > 0 and passed == 0
 
 
 Means = Mapping[tuple[str, int, str], tuple[float, int]]
@@ -367,26 +271,20 @@ Means = Mapping[tuple[str, int, str], tuple[float, int]]
 def _means(rows: Sequence[Rating]) -> Means:
     sums: defaultdict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0.0, 0])
     for row in rows:
-        if row.kind == "real" and row.is_score:
-            entry = sums[row.item, row.output, row.axis]
+        if row.is_real_score:
+            entry = sums[row.item.id, row.output, row.axis]
             entry[0] += row.value
             entry[1] += 1
     return {unit: (total, int(count)) for unit, (total, count) in sums.items()}
 
 
-def quality_of(
-    config: Config,
-    rater: Rater,
-    rows: Sequence[Rating],
-    others: Means,
-    seconds: Mapping[int, float],
-    minutes: float | None,
-) -> RaterQuality:
-    """One rater's measures and flags, from their answers, everybody's means, and the time they took."""
-    real = [row for row in rows if row.kind == "real" and row.is_score]
-    known = [row for row in rows if row.kind == "gold" and row.expected and row.value != CANNOT_TELL]
-    timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
-    paid = config.pay.amount
+def quality_of(config: StudyConfig, rater: Rater, rows: Sequence[Rating], others: Means) -> RaterQuality:
+    """One rater's measures and flags, from their answers and everybody's means."""
+    real = [row for row in rows if row.is_real_score]
+    known = [row for row in rows if row.item.kind == "gold" and row.expected and row.value != CANNOT_TELL]
+    places = sorted({row.position for row in rows}) if rater.seconds else []
+    timed = [rater.seconds.get(position, 0.0) for position in places]
+    paid, minutes = config.pay.amount, rater.minutes
     quality = RaterQuality(
         rater=rater.name,
         finished=rater.finished,
@@ -396,8 +294,8 @@ def quality_of(
         answered=len(rows),
         asked=rater.asked,
         attention=_attention(rows),
-        gold=_share([_right(row) for row in known]),
-        cannot_tell=_share([row.value == CANNOT_TELL for row in rows if row.kind == "real"]),
+        gold=_share([row.is_right for row in known]),
+        cannot_tell=_share([row.value == CANNOT_TELL for row in rows if row.item.kind == "real"]),
         seconds=median(timed) if timed else None,
         fast=_share([second < config.checks.seconds_per_item for second in timed]),
         straight=_straight(real),
@@ -410,7 +308,7 @@ def quality_of(
         per_hour=60 * paid / minutes if minutes and paid else None,
         flags=(),
     )
-    return _flagged(quality, sum(not _right(row) for row in known))
+    return _flagged(quality, sum(not row.is_right for row in known))
 
 
 def _flagged(quality: RaterQuality, wrong: int) -> RaterQuality:
@@ -429,16 +327,11 @@ def _flagged(quality: RaterQuality, wrong: int) -> RaterQuality:
     return replace(quality, flags=tuple(name for name, raised in flags if raised))
 
 
-def _right(row: Rating) -> bool:
-    low, high = row.expected or (0, 5)
-    return low <= row.value <= high
-
-
 def _attention(rows: Sequence[Rating]) -> tuple[int, int]:
     passed: dict[int, bool] = {}
     for row in rows:
-        if row.kind == "attention":
-            passed[row.position] = passed.get(row.position, True) and _right(row)
+        if row.item.kind == "attention":
+            passed[row.position] = passed.get(row.position, True) and row.is_right
     return sum(passed.values()), len(passed)
 
 
@@ -464,7 +357,7 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
     """Leave-one-out. Each axis is centred first: agreeing on which question runs high does not count."""
     scored: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in real:
-        total, count = others[row.item, row.output, row.axis]
+        total, count = others[row.item.id, row.output, row.axis]
         if count > 1:
             scored[row.axis].append((row.value, (total - row.value) / (count - 1)))
     centred = [np.array(scores) - np.mean(scores, axis=0) for scores in scored.values()]
@@ -476,19 +369,16 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 
 
 def _repeat(rows: Sequence[Rating]) -> float | None:
+    """Mean points between two answers to the same; naming somebody else is as much as two."""
     told = [row for row in rows if row.value != CANNOT_TELL]
-    first = {(row.item, row.output, row.axis): row.value for row in told if row.kind == "real"}
-    again = [
-        _apart(row, first[row.repeats, row.output, row.axis])
+    first = {(row.item.id, row.output, row.axis): row.value for row in told if row.item.kind == "real"}
+    pairs = [
+        (row, first[key])
         for row in told
-        if row.kind == "repeat" and (row.repeats, row.output, row.axis) in first
+        if row.item.kind == "repeat" and (key := (row.item.repeats, row.output, row.axis)) in first
     ]
-    return fmean(again) if again else None
-
-
-def _apart(again: Rating, first: int) -> float:
-    """Points between two answers; naming somebody else is as much as two."""
-    return 2.0 * (again.value != first) if again.axis == ROLE_AXIS else abs(again.value - first)
+    apart = [2.0 * (row.value != was) if row.axis == ROLE_AXIS else abs(row.value - was) for row, was in pairs]
+    return fmean(apart) if apart else None
 
 
 def _side(real: Sequence[Rating]) -> float | None:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import csv
-import io
-import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from stillme.core.errors import StillmeError
+from stillme.core.files import csv_text
 from stillme.runs import participants
 from stillme.runs.participants import Participants
-from stillme.study import schema as t
 from stillme.study.assignment import exclude, release
-from stillme.study.entry import PLATFORM
+from stillme.study.entry import platform_hash
 from stillme.study.keys import write_private
 from stillme.study.opening import Study, note_deletion, shred
 from stillme.study.progress import PURGED, IdsHeld, ids_held
 from stillme.study.quality import pseudonym, rater_qualities, raters
+from stillme.web.database import Transaction
 
 DECISIONS = "decisions.csv"
 """In the study's folder: approvals and rejections to paste back. Holds ids, so `purge` deletes it."""
@@ -53,19 +49,6 @@ _WITHHELD = ("CONSENT_REVOKED", "DATA_EXPIRED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One participant of a platform, while their identity is still kept."""
-
-    participant: str
-    rater: str
-    pid: str
-    submission: str
-    state: str
-    slot_state: str
-    minutes: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """What came of a platform's export."""
 
@@ -77,26 +60,22 @@ class Applied:
     """The decisions, to paste back."""
 
 
-def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
+def submissions(study: Study, connection: Transaction) -> list[dict[str, Any]]:
     """Everybody whose identity has not been deleted."""
-    live = t.slot.alias()
     rows = connection.execute(
-        sa.select(t.identity, t.participant.c.state, live.c.state.label("slot_state"), live.c.begun, live.c.ended)
-        .join(t.participant, t.participant.c.id == t.identity.c.participant)
-        .outerjoin(live, (live.c.participant == t.participant.c.id) & (live.c.state != "void"))
-        .where(t.participant.c.study == study.id)
-        .order_by(t.participant.c.entered)
+        "SELECT i.*, p.state, s.state AS slot_state, s.begun, s.ended FROM identity i "
+        "JOIN participant p ON p.id = i.participant "
+        "LEFT JOIN slot s ON s.participant = p.id AND s.state <> 'void' ORDER BY p.entered"
     )
     return [
-        Submission(
-            participant=row.participant,
-            rater=pseudonym(study, row.participant),
-            pid=study.keys.decrypt(row.pid),
-            submission=study.keys.decrypt(row.submission),
-            state=row.state,
-            slot_state=row.slot_state or "none",
-            minutes=(row.ended - row.begun) / 60 if row.ended and row.begun else None,
-        )
+        {
+            "rater": pseudonym(study, row["participant"]),
+            "pid": study.keys.decrypt(row["pid"]),
+            "submission": study.keys.decrypt(row["submission"]),
+            "state": row["state"],
+            "slot_state": row["slot_state"] or "none",
+            "minutes": (row["ended"] - row["begun"]) / 60 if row["ended"] else None,
+        }
         for row in rows
     ]
 
@@ -116,37 +95,33 @@ def apply_statuses(study: Study, file: Path) -> Applied:
         del done[""]
         decided = _decisions(study, connection, [row for row in rows if _name(row[status]) in _TO_REVIEW], columns)
         study.record(connection, "researcher", "applied statuses", **done)
-    if not shred(study.database, study.id):
+    if not shred(study.database):
         done["deletion still to be finished, as another program reads the database"] = 1
     if not decided:
         return Applied(done=done, decisions={}, file=None)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(decided[0]))
-    writer.writeheader()
-    writer.writerows(decided)
     counts = Counter("approve" if row["Approve"] else "reject" if row["Reject"] else "ask to return" for row in decided)
-    return Applied(done=done, decisions=counts, file=write_private(study.folder / DECISIONS, text.getvalue()))
+    text = csv_text(list(decided[0]), decided)
+    return Applied(done=done, decisions=counts, file=write_private(study.folder / DECISIONS, text))
 
 
 def _decisions(
-    study: Study, connection: sa.Connection, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
+    study: Study, connection: Transaction, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
 ) -> list[dict[str, str]]:
     """Whom to approve or reject. Only two missed attention checks cost the pay; whoever else finished did the work."""
-    known = {one.pid: one for one in submissions(study, connection)}
+    known = {ours["pid"]: ours["rater"] for ours in submissions(study, connection)}
     finished = {rater.name: rater for rater in raters(study, connection) if rater.finished}
     qualities = rater_qualities(study, connection)
     missed = {one.rater: one.attention for one in qualities if one.attention[1] - one.attention[0] >= _MISSED}
     decided: list[dict[str, str]] = []
     for row in rows:
-        ours = known.get(row[columns[0]])
-        rater = finished.get(ours.rater) if ours else None
+        rater = finished.get(known.get(row[columns[0]], ""))
         entry = {columns[0]: row[columns[0]], columns[1]: row.get(columns[1], "")}
         approve = reject = note = ""
         if rater is None and _name(row[columns[2]]) == "TIMED OUT":
             continue
-        if ours is None or rater is None:
+        if rater is None:
             note = "not finished here: ask to return"
-        elif rater.excluded and (checks := missed.get(ours.rater)):
+        elif rater.excluded and (checks := missed.get(rater.name)):
             reject = (
                 f"You missed {checks[1] - checks[0]} of {checks[1]} attention checks, which asked for a certain answer."
             )
@@ -161,50 +136,43 @@ def _name(status: str) -> str:
     return " ".join(status.upper().replace("-", " ").replace("_", " ").split())
 
 
-def apply_status(study: Study, connection: sa.Connection, pid: str, status: str, submission: str = "") -> str:
+def apply_status(study: Study, connection: Transaction, pid: str, status: str, submission: str = "") -> str:
     """Apply one submission's status; returns what was done in a few words, empty for nothing.
 
     Whoever left frees the place, finished or not; the identity of whoever was paid is deleted. The status of an earlier
     submission changes nothing for somebody who came again with another.
     """
-    who = connection.execute(
-        sa.select(t.participant.c.id, t.participant.c.written).where(
-            t.participant.c.study == study.id,
-            t.participant.c.ext_hmac == study.keys.pseudonym("participant", f"{PLATFORM}:{pid}"),
-        )
-    ).first()
+    who = connection.row("SELECT id, written FROM participant WHERE ext_hmac = ?", (platform_hash(study, pid),))
     if who is None:
         return "unknown here"
-    current = connection.execute(sa.select(t.identity.c.submission).where(t.identity.c.participant == who.id)).scalar()
+    current = connection.value("SELECT submission FROM identity WHERE participant = ?", (who["id"],))
     if submission and current is not None and study.keys.decrypt(current) not in ("", submission):
         return "an earlier submission: nothing was done"
     name = _name(status)
     if name in PAID:
-        gone = connection.execute(t.identity.delete().where(t.identity.c.participant == who.id)).rowcount
+        gone = connection.execute("DELETE FROM identity WHERE participant = ?", (who["id"],)).rowcount
         if gone:
-            note_deletion(connection, study.id)
+            note_deletion(connection)
         return "ids deleted" if gone else ""
     if name in UNDER_WAY:
         return ""
     if name != "TIMED OUT" and name not in LEFT:
         return f"with the status {status!r}, which is not known: nothing was done"
-    slot = connection.execute(
-        sa.select(t.slot.c.id, t.slot.c.state).where(t.slot.c.participant == who.id, t.slot.c.state != "void")
-    ).first()
+    slot = connection.row("SELECT id, state FROM slot WHERE participant = ? AND state <> 'void'", (who["id"],))
     if slot is None:
         return ""
     if name == "TIMED OUT":
         # The platform's clock ended; somebody who finished here has done the work.
-        if slot.state == "done":
+        if slot["state"] == "done":
             return "timed out there but finished here: kept, please pay them"
-        release(connection, slot.id, "timed out", time.time())
+        release(connection, slot["id"], "timed out", time.time())
         return "places freed"
-    if who.written:
+    if who["written"]:
         return f"{LEFT[name]} after their answers were added to the run: kept there"
-    if name == "REJECTED" and slot.state == "done":
-        exclude(connection, who.id, "rejected on the platform", time.time())
+    if name == "REJECTED" and slot["state"] == "done":
+        exclude(connection, who["id"], "rejected on the platform", time.time())
         return "excluded, places freed"
-    release(connection, slot.id, LEFT[name], time.time())
+    release(connection, slot["id"], LEFT[name], time.time())
     return "places freed"
 
 
@@ -213,24 +181,21 @@ def purge(study: Study) -> IdsHeld:
 
     Refused while somebody could take part twice without them, or could not withdraw any more as promised.
     """
-    last = max((day for config in study.versions.values() if (day := config.consent.withdraw_until)), default=None)
     if study.is_open:
         raise StillmeError("The study is open, and ids keep anyone from taking part twice. Close it first.")
-    if last is not None and datetime.now(UTC).date() <= last:
+    if last := study.withdraw_until:
         raise StillmeError(
             f"Participants may withdraw until the end of {last}, which needs their link. Purge after that."
         )
     held = ids_held(study)
     with study.database.writing() as connection:
-        for table in (t.identity, t.arrival, t.session, t.invitation):
-            connection.execute(table.delete())
-        for name in connection.execute(sa.select(t.participant.c.id)).scalars().all():
-            hidden = t.participant.update().where(t.participant.c.id == name)
-            connection.execute(hidden.values(ext_hmac=PURGED + secrets.token_hex(16)))
+        for table in ("identity", "arrival", "session", "invitation"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("UPDATE participant SET ext_hmac = ? || lower(hex(randomblob(16)))", (PURGED,))
         study.record(connection, "researcher", "purged ids", ids=held.ids, hashes=held.hashes)
-        note_deletion(connection, study.id)
+        note_deletion(connection)
     (study.folder / DECISIONS).unlink(missing_ok=True)
-    if not shred(study.database, study.id, patience=_PURGE_SECONDS):
+    if not shred(study.database, patience=_PURGE_SECONDS):
         raise StillmeError(
             "The ids are deleted, but another program reads the database and keeps old pages in its log. Stop it and "
             "run this again."
@@ -247,13 +212,12 @@ def describe(study: Study, file: Path, run: Path) -> Participants:
             "export from Prolific."
         )
     with study.database.reading() as connection:
-        counted = {rater.participant for rater in raters(study, connection) if rater.counts}
-        known = connection.execute(sa.select(t.participant.c.ext_hmac).where(t.participant.c.id.in_(counted))).scalars()
-        pseudonyms = set(known)
+        hashes = dict(connection.execute("SELECT id, ext_hmac FROM participant").fetchall())
+        counted = {hashes[rater.participant] for rater in raters(study, connection) if rater.counts}
     ours: list[Mapping[str, Any]] = [
         {name: "" if value in _WITHHELD else value for name, value in row.items()}
         for row in rows
-        if study.keys.pseudonym("participant", f"{PLATFORM}:{row[PERSON]}") in pseudonyms
+        if platform_hash(study, row[PERSON]) in counted
     ]
     attributes = [name for name in ATTRIBUTES if name in rows[0]]
     summary = participants.summarised(study.id, ours, attributes, AGE)

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from stillme.web.guard import Guard, SecurityHeaders
+from stillme.web.guard import Guard
 from stillme.web.hosts import LOOPBACK
 
 PathLike = str | os.PathLike[str]
@@ -43,9 +43,7 @@ class Site:
 def create_app(site: Site) -> FastAPI:
     """An app that serves `/static`, refuses requests from other sites and has no documentation pages."""
     app = FastAPI(title=site.title, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, hosts=site.hosts)
-    # Added last, so outermost: refusals carry the headers too.
-    app.add_middleware(SecurityHeaders, secure=site.secure)
+    app.add_middleware(Guard, hosts=site.hosts, secure=site.secure)
     app.add_exception_handler(RequestValidationError, _explain_invalid)
     app.mount("/static", _Static(site), name="static")
     return app

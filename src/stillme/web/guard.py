@@ -32,39 +32,19 @@ _HEADERS: Mapping[str, str] = {
     "X-Frame-Options": "DENY",
 }
 _HSTS = "max-age=31536000"
-
-
-class SecurityHeaders:
-    """Adds the security headers to every answer; pages are not stored unless the answer says otherwise."""
-
-    def __init__(self, app: ASGIApp, *, secure: bool = False) -> None:
-        self._app = app
-        self._headers = {**_HEADERS, **({"Strict-Transport-Security": _HSTS} if secure else {})}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and add the headers to its answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
+_MAX_BODY = 65_536
 
 
 class Guard:
-    """Refuses other hosts, changes requested by other sites, and bodies larger than any form of ours."""
+    """Refuses other hosts, changes requested by other sites, and bodies larger than any form of ours.
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536) -> None:
+    Every answer gets the security headers, refusals too; pages are not stored unless the answer says otherwise.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, secure: bool = False) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._limit = limit
+        self._headers = {**_HEADERS, **({"Strict-Transport-Security": _HSTS} if secure else {})}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 400, 403, 411 or 413, or pass the request on."""
@@ -73,12 +53,18 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(str(scope["method"]), Headers(scope=scope))
-        if refusal is None:
-            await self._app(scope, receive, send)
-        else:
-            code, sentence = refusal
-            await PlainTextResponse(sentence, status_code=code)(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(self._headers)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        app = self._app
+        if refusal := self._refusal(str(scope["method"]), Headers(scope=scope)):
+            app = PlainTextResponse(refusal[1], status_code=refusal[0])
+        await app(scope, receive, with_headers)
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -91,7 +77,7 @@ class Guard:
         if "content-length" not in headers:
             return (411, "Send the length of the request (Content-Length).") if "transfer-encoding" in headers else None
         length = headers["content-length"]
-        if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > self._limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > _MAX_BODY:
             return 413, "The request is too large."
         return None
 

@@ -84,7 +84,7 @@ _PORTS_TRIED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class WebServer:
     """A bound socket, and the address under which people reach it."""
 
     listening: socket.socket
@@ -94,7 +94,7 @@ class Server:
     """Whether other machines can reach the socket."""
 
     @classmethod
-    def choose(cls, *, host: str = "127.0.0.1", port: int | None = None, public_url: str = "") -> Server:
+    def choose(cls, *, host: str = "127.0.0.1", port: int | None = None, public_url: str = "") -> WebServer:
         """Bind `port`, or without one the first free port from 8470 on.
 
         `public_url` is the address that people use when a proxy stands in front.
@@ -152,18 +152,9 @@ def _bound_socket(host: str, port: int | None) -> socket.socket:
             listening.close()
             if port is None and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 continue
-            raise StillmeError(_bind_failure(host, number, error)) from None
+            why = getattr(error, "strerror", None) or error
+            raise StillmeError(
+                f"Cannot listen on {host} port {number} ({why}). Choose another with `--host` and `--port`."
+            ) from None
         return listening
     raise StillmeError(f"Ports {ports[0]} to {ports[-1]} on {host} are all in use. Choose a free one with `--port`.")
-
-
-def _bind_failure(host: str, port: int, error: Exception) -> str:
-    match getattr(error, "errno", None):
-        case errno.EADDRINUSE:
-            return f"Port {port} on {host} is in use. Choose another with `--port`, or leave `--port` out."
-        case errno.EACCES:
-            return f"Port {port} needs administrator rights. Choose one above 1023 with `--port`."
-        case errno.EADDRNOTAVAIL:
-            return f"This machine has no address {host}. Use 127.0.0.1, or 0.0.0.0 for every interface."
-        case _:
-            return f"Cannot listen on {host} port {port} ({error}). Choose another with `--host` and `--port`."

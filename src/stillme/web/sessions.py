@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stillme.web.app import Site
+from stillme.web.app import Site, read_form
 
 _YEAR = 365 * 24 * 3600
 _HOLDER = "stillme.holder"
@@ -35,6 +35,12 @@ def token_hash(token: str) -> str:
 def csrf_of(token: str) -> str:
     """The CSRF token of a session: known to its own pages only, and needs no storage."""
     return hmac.new(token.encode(), b"stillme csrf", hashlib.sha256).hexdigest()[:32]
+
+
+async def sent_csrf(request: Request) -> str:
+    """The CSRF token that a request carries, as the header `X-CSRF` or as a field of its form."""
+    is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    return request.headers.get("x-csrf") or ((await read_form(request)).get("csrf", "") if is_form else "")
 
 
 def require_csrf(token: str, given: str | None) -> None:
@@ -96,10 +102,11 @@ class KeyHolders:
 
     def __init__(self, site: Site, secret: str, names: Iterable[str]) -> None:
         self._cookie = Cookie(name="stillme-key", secure=site.secure)
-        self.keys: Mapping[str, str] = {name: _key_of(secret, name) for name in names}
+        made = {name: hmac.new(secret.encode(), name.encode(), hashlib.sha256).hexdigest() for name in names}
+        self.keys: Mapping[str, str] = made
         """By name."""
         # Looked up by hash: how long that takes says nothing about a key.
-        self._holders = {token_hash(key): Holder(name=name, key=key) for name, key in self.keys.items()}
+        self._holders = {token_hash(key): Holder(name=name, key=key) for name, key in made.items()}
 
     def entry_path(self, name: str) -> str:
         """The path that lets this person's browser in; add it to the server's address."""
@@ -108,37 +115,29 @@ class KeyHolders:
     def protect(self, app: FastAPI) -> None:
         """Let nobody in without a key. It moves from the address into a cookie at once."""
         # Innermost, so that the guard comes first and its answers carry the security headers.
-        app.user_middleware.append(Middleware(_KeyGate, holders=self._holders, cookie=self._cookie))
+        app.user_middleware.append(Middleware(self._gate))
+
+    def _gate(self, app: ASGIApp) -> ASGIApp:
+        async def let_in(scope: Scope, receive: Receive, send: Send) -> None:
+            answer: ASGIApp = app
+            if scope["type"] == "http":
+                request = Request(scope)
+                if entering := self._holder(request.query_params.get("key")):
+                    answer = response = RedirectResponse(request.url.path, status_code=303)
+                    self._cookie.set_on(response, entering.key, seconds=_YEAR)
+                elif holder := self._holder(self._cookie.read(request)):
+                    scope[_HOLDER] = holder
+                else:
+                    refusal = "Open your own link, as the terminal shows it: it holds your key."
+                    answer = PlainTextResponse(refusal, status_code=403)
+            await answer(scope, receive, send)
+
+        return let_in
+
+    def _holder(self, key: str | None) -> Holder | None:
+        return self._holders.get(token_hash(key)) if key else None
 
 
 async def holder_of(request: Request) -> Holder:
     """Who sent this request."""
     return request.scope[_HOLDER]
-
-
-def _key_of(secret: str, name: str) -> str:
-    return hmac.new(secret.encode(), name.encode(), hashlib.sha256).hexdigest()
-
-
-class _KeyGate:
-    def __init__(self, app: ASGIApp, *, holders: Mapping[str, Holder], cookie: Cookie) -> None:
-        self._app, self._holders, self._cookie = app, holders, cookie
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope)
-        if entering := self._holder(request.query_params.get("key")):
-            response: Response = RedirectResponse(request.url.path, status_code=303)
-            self._cookie.set_on(response, entering.key, seconds=_YEAR)
-            await response(scope, receive, send)
-        elif holder := self._holder(self._cookie.read(request)):
-            scope[_HOLDER] = holder
-            await self._app(scope, receive, send)
-        else:
-            refusal = "Open your own link, as the terminal shows it: it holds your key."
-            await PlainTextResponse(refusal, status_code=403)(scope, receive, send)
-
-    def _holder(self, key: str | None) -> Holder | None:
-        return self._holders.get(token_hash(key)) if key else None

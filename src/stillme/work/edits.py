@@ -9,17 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from stillme.audit import Audit, NamedEditor
-from stillme.core.protocols import (
-    Editor,
-    EndsCalls,
-    HasProvider,
-    KeepsWeights,
-    NamesDevices,
-    NeedsPortraits,
-    NeedsPrompts,
-    Resumable,
-    expected_dollars,
-)
+from stillme.core.protocols import Editor, expected_dollars, overrides
 from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 from stillme.runs.store import EditRow, Store
 from stillme.work.loop import (
@@ -36,7 +26,7 @@ from stillme.work.loop import (
     until_ready,
 )
 from stillme.work.tally import Ended, Tally
-from stillme.work.workers import EditWorker, Kept, Placed, WorkerSpec, gpus_of, is_hosted, label_of
+from stillme.work.workers import EditWorker, Kept, Placed, WorkerSpec, is_hosted, label_of
 
 
 def edit(
@@ -75,12 +65,10 @@ def edit(
         size = 1 if can.batching == "none" else can.batch
         batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
         limits = limits_of(audit.config.executor, can.concurrency, named.time_limit)
-        if isinstance(named.editor, Resumable):
-            named.editor.remember_in(store.jobs)
-        if isinstance(named.editor, EndsCalls):
-            named.editor.end_calls_after(limits.seconds)
+        named.editor.remember_in(store.jobs)
+        named.editor.end_calls_after(limits.seconds)
         weights: list[Mapping[str, Json]] = []
-        if isinstance(named.editor, KeepsWeights):
+        if overrides(named.editor, "keep_weights"):
             recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
             weights = [used.weights for used in recorded]
             named.editor.keep_weights(weights)
@@ -120,10 +108,9 @@ def edit(
 
 def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:
     """Which editors take turns, by their places: those of one provider, and those that share a device."""
-    named = [editor.devices for editor in editors if isinstance(editor, NamesDevices)]
+    named = [editor.devices for editor in editors if not editor.provider]
     # One that takes whichever device there is, or the processor, might take any of them.
-    local = sum(not isinstance(editor, HasProvider) for editor in editors)
-    apart = len(named) == local and all(named)
+    apart = all(named)
     lanes: list[tuple[set[str], list[int]]] = []
     for place, editor in enumerate(editors):
         taken, turns = _taken_by(editor, apart=apart), [place]
@@ -136,9 +123,9 @@ def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:
 
 def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
     """What no other editor should use at the same time."""
-    if isinstance(editor, HasProvider):
+    if editor.provider:
         return {f"provider {editor.provider}"}
-    return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
+    return set(editor.devices) if apart else {"this machine"}
 
 
 def _tally_of(named: NamedEditor, audit: Audit, session: Session) -> Tally:
@@ -175,7 +162,7 @@ def _stage(
             for done in finished
         ]
         store.add(rows)
-        if isinstance(editor, Resumable):
+        if overrides(editor, "remember_in"):
             for row in rows:
                 if not isinstance(row.outcome, Failed):
                     store.jobs.end(row.request.key)
@@ -214,10 +201,10 @@ def _worker_spec(
         recipe=named.recipe,
         pictures=store.pictures.place,
         jobs=store.jobs.file,
-        portraits=audit.portraits if isinstance(named.editor, NeedsPortraits) else (),
-        prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),
+        portraits=audit.portraits if overrides(named.editor, "set_portraits") else (),
+        prompts=audit.prompts if overrides(named.editor, "set_prompts") else (),
         weights=tuple(weights),
-        gpus=gpus_of(named.editor),
-        ends_calls_after=limits.seconds if isinstance(named.editor, EndsCalls) else None,
+        gpus=named.editor.gpus,
+        ends_calls_after=limits.seconds if overrides(named.editor, "end_calls_after") else None,
         is_hosted=is_hosted(named.editor),
     )

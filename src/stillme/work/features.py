@@ -9,7 +9,7 @@ from functools import partial
 
 from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.core.errors import StillmeError
-from stillme.core.protocols import ChecksRequests, expected_dollars
+from stillme.core.protocols import expected_dollars
 from stillme.core.types import Failed, Portrait, Prompt
 from stillme.mitigation import (
     NEEDS_FEATURES,
@@ -80,10 +80,7 @@ def _too_long(audit: Audit, named: NamedEditor) -> Iterator[str]:
         )
         for request in longest
     ]
-    if isinstance(named.editor, ChecksRequests):
-        yield from named.editor.problems(audit.portraits, prompts)
-    else:
-        yield from _surely_too_long(prompts, limit)
+    yield from list(named.editor.problems(audit.portraits, prompts)) or _surely_too_long(prompts, limit)
 
 
 def _surely_too_long(prompts: Sequence[Prompt], limit: int) -> Iterator[str]:

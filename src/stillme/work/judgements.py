@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.errors import PicturesUnreachable
-from stillme.core.protocols import HasProvider, Judge, expected_dollars
+from stillme.core.protocols import Judge, expected_dollars
 from stillme.core.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
 from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import Store
@@ -18,7 +18,7 @@ from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of
 from stillme.work.recording import Calibrations
 from stillme.work.tally import Tally
 from stillme.work.tasks import Fresh, Wanted, tasks_of
-from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, WorkerSpec, gpus_of, is_hosted
+from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, WorkerSpec, is_hosted
 
 
 def judge(
@@ -62,7 +62,7 @@ class _Work:
         self._named, self._audit, self._store, self._session = named, audit, store, session
         self._editing = editing
         self._judge = named.judge
-        self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
+        self.provider = self._judge.provider
         # What computes on this machine would take its processor from editors that do so, too.
         idle = all(is_hosted(editor.editor) for editor in audit.editors)
         self.fresh = Fresh(open_=bool(editing) and (bool(self.provider) or idle))
@@ -154,7 +154,7 @@ def worker_spec_of(named: NamedJudge, store: Store) -> WorkerSpec | None:
         recipe=named.recipe,
         pictures=store.pictures.place,
         jobs=store.jobs.file,
-        gpus=gpus_of(named.judge),
+        gpus=named.judge.gpus,
         is_hosted=is_hosted(named.judge),
     )
 

@@ -20,8 +20,8 @@ from stillme.core.types import Failed
 from stillme.work.messages import Batch, Ready, Results, read, write
 from stillme.work.workers import WorkerSpec
 
-_DEATHS = 2
-"""How often a call may end its process when it is the only one, before it is given up in this run."""
+DEATHS = 2
+"""How often a call may end its worker when it is alone there, before it is given up in this run."""
 _START_SECONDS = 300.0
 _LAST_SECONDS = 5.0
 """From the end of its input to its exit."""
@@ -33,37 +33,58 @@ class WorkerDied(Exception):
     """The process ended while it was asked."""
 
 
-class ProcessWorker:
-    """Performs batches in one process, as many at once as allowed.
+class Isolation:
+    """Finds the call that took a worker down.
 
-    When the process ends, everything under way in it is suspect. Suspects are tried again one at a time: the innocent
-    succeed, and the guilty are known.
+    When a worker dies, everything under way in it is suspect. Suspects are tried again one at a time, each alone: the
+    innocent succeed, and the guilty are known.
     """
+
+    def __init__(
+        self, ask: Callable[..., list[Any]], failed: Callable[[Failed], Any], *, calls: int, deaths: int = DEATHS
+    ) -> None:
+        """`ask(tasks, alone=…)` raises `WorkerDied`; `calls` are made of one worker at once."""
+        self._ask, self._failed, self._deaths = ask, failed, deaths
+        self._only_one = calls == 1
+
+    def perform(self, tasks: Sequence[Any]) -> list[Any]:
+        """One result per task; a task that ends its worker has failed."""
+        try:
+            return self._ask(tasks, alone=False)
+        except WorkerDied as died:
+            if len(tasks) == 1 and self._only_one:
+                return [self._perform_alone(tasks[0], deaths=1, reason=str(died))]
+        return [self._perform_alone(task) for task in tasks]
+
+    def _perform_alone(self, task: Any, deaths: int = 0, reason: str = "its worker ended") -> Any:
+        while deaths < self._deaths:
+            try:
+                return self._ask([task], alone=True)[0]
+            except WorkerDied as died:
+                deaths, reason = deaths + 1, str(died)
+        error = f"this request ends its worker: {reason} ({deaths} times)"
+        return self._failed(Failed(error=error, retryable=False, status="worker ended"))
+
+
+def out_of_time(seconds: float) -> Failed:
+    """A call took too long."""
+    return Failed(error=f"no answer within {seconds:g} s, its time limit", retryable=True, status="time limit")
+
+
+class ProcessWorker:
+    """Performs batches in one process, as many at once as allowed."""
 
     ends_calls = True
     ready = True
 
     def __init__(self, spec: WorkerSpec, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
-        self._worker_spec, self._failed, self._seconds = spec, failed, seconds
+        self._worker_spec, self.failed, self._seconds = spec, failed, seconds
         self.calls = concurrency
+        self.perform = Isolation(self._ask, failed, calls=concurrency).perform
         self._alone = _Alone()
         self._starting = threading.Lock()
         self._process: _Process | None = None
         self._closed = False
-
-    def perform(self, tasks: Sequence[Any]) -> list[Any]:
-        """One result per task; a task that ends its process has failed."""
-        try:
-            with self._alone.among_others():
-                return self._asked(tasks)
-        except WorkerDied as died:
-            if len(tasks) == 1 and self.calls == 1:
-                return [self._perform_alone(tasks[0], deaths=1, reason=str(died))]
-        return [self._perform_alone(task) for task in tasks]
-
-    def failed(self, failure: Failed) -> Any:
-        """As the worker inside says it."""
-        return self._failed(failure)
 
     def close(self) -> None:
         """End the process."""
@@ -72,28 +93,16 @@ class ProcessWorker:
             if self._process:
                 self._process.end(_LAST_SECONDS)
 
-    def _perform_alone(self, task: Any, deaths: int = 0, reason: str = "") -> Any:
-        with self._alone.without_others():
-            while deaths < _DEATHS:
-                try:
-                    return self._asked([task])[0]
-                except WorkerDied as died:
-                    deaths, reason = deaths + 1, str(died)
-        error = f"this request ends its worker: {reason} ({deaths} times)"
-        return self._failed(Failed(error=error, retryable=False, status="worker ended"))
-
-    def _asked(self, tasks: Sequence[Any]) -> list[Any]:
-        process = self._running()
-        try:
-            results = process.ask(tasks, self._seconds)
-        except TimeoutError:
-            process.end()
-            failure = Failed(
-                error=f"no answer within {self._seconds:g} s, its time limit", retryable=True, status="time limit"
-            )
-            return [self._failed(failure)] * len(tasks)
+    def _ask(self, tasks: Sequence[Any], *, alone: bool) -> list[Any]:
+        with self._alone.without_others() if alone else self._alone.among_others():
+            process = self._running()
+            try:
+                results = process.ask(tasks, self._seconds)
+            except TimeoutError:
+                process.end()
+                return [self.failed(out_of_time(self._seconds))] * len(tasks)
         if results.problem:
-            return [self._failed(Failed(error=results.problem, retryable=True))] * len(tasks)
+            return [self.failed(Failed(error=results.problem, retryable=True))] * len(tasks)
         return list(results.results)
 
     def _running(self) -> _Process:

@@ -28,6 +28,7 @@ from stillme.core.types import Failed
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.places import PicturePlace
+from stillme.work.processes import DEATHS, Isolation, WorkerDied, out_of_time
 from stillme.work.workers import Placed, Worker, WorkerSpec
 
 T = TypeVar("T")
@@ -35,8 +36,6 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-_DEATHS = 2
-"""How often a call may end its actor when it is the only one there, before it is given up in this run."""
 _NOBODY_SECONDS = 300.0
 """How long all actors may be gone before calls fail, from when on the stage counts an outage."""
 _PING_SECONDS = 60.0
@@ -148,15 +147,7 @@ class _ActorSlot:
 
     actor: Any
     alive: bool = False
-    calls: int = 0
-    reserved: bool = False
-    """Whether a suspect is to be alone there."""
-    freed: float = 0.0
-    """When its last call ended, on the clock of `time.monotonic`."""
-
-
-class _ActorDied(Exception):
-    """The actor ended while it was asked."""
+    busy: bool = False
 
 
 class NoLiveActor(Exception):
@@ -164,11 +155,7 @@ class NoLiveActor(Exception):
 
 
 class RayWorker:
-    """Performs batches in actors; each has one call more than it can do at once, so that it never waits for the next.
-
-    When an actor dies, everything under way in it is suspect. Suspects are tried again one at a time, each alone in an
-    actor: the innocent succeed, and the guilty are known.
-    """
+    """Performs batches in actors, one call an actor: so what was under way in one that dies is known."""
 
     ends_calls = True
 
@@ -181,15 +168,13 @@ class RayWorker:
         *,
         actors: int,
         seconds: float,
-        deaths: int = _DEATHS,
+        deaths: int = DEATHS,
     ) -> None:
-        self._ray, self._worker_spec, self._failed = ray, spec, failed
-        self._seconds, self._deaths = seconds, deaths
+        self._ray, self._worker_spec, self.failed, self._seconds = ray, spec, failed, seconds
         self._patience = seconds + (_GRACE_SECONDS if spec.ends_calls_after is not None else 0.0)
-        # One at a time on a CPU: Ray has placed an actor on each.
-        concurrency = max(1, spec.gpus)
-        self._at_once = concurrency + 1
-        self.calls = actors * self._at_once
+        # An actor may have died before it was asked, so the first death is held against no task.
+        self._isolation = Isolation(self._ask, failed, calls=actors + 1, deaths=deaths)
+        self.calls = actors
         self._changed = threading.Condition()
         self._closed = False
         self._problem = ""
@@ -197,177 +182,118 @@ class RayWorker:
         placed = ray.remote(WorkerActor).options(
             num_cpus=1,
             num_gpus=spec.gpus,
-            max_concurrency=concurrency,
             max_restarts=-1,
-            # Not Ray's retries: they would kill the actor again and again with whatever waits beside the guilty.
+            # Not Ray's retries: they would kill the actor again and again with the guilty task.
             max_task_retries=0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
         )
-        self._seats = [_ActorSlot(placed.remote(spec, token)) for _ in range(actors)]
-        for seat in self._seats:
-            self._await(seat)
+        self._slots = [_ActorSlot(placed.remote(spec, token)) for _ in range(actors)]
+        for slot in self._slots:
+            self._await(slot)
 
     @property
     def ready(self) -> bool:
         """Whether an actor is alive, or it is known that none can work."""
-        return bool(self._problem) or any(seat.alive for seat in self._seats)
+        return bool(self._problem) or any(slot.alive for slot in self._slots)
 
     def perform(self, tasks: Sequence[Any]) -> list[Any]:
         """One result per task; a task that always ends its actor has failed."""
         try:
-            try:
-                return self._asked(tasks, alone=False)
-            except _ActorDied as died:
-                log.info("an actor of %s ended: %s", self._worker_spec.recipe.use, died)
-            return [self._perform_alone(task) for task in tasks]
+            return self._isolation.perform(tasks)
         except NoLiveActor:
             failure = Failed(
                 error=f"no actor has been alive for {_NOBODY_SECONDS:.0f} s; `ray status` shows what the cluster lacks",
                 retryable=True,
                 status="no worker",
             )
-            return [self._failed(failure)] * len(tasks)
-
-    def failed(self, failure: Failed) -> Any:
-        """As the worker inside says it."""
-        return self._failed(failure)
+            return [self.failed(failure)] * len(tasks)
 
     def close(self) -> None:
         """End the actors."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        closing = [seat.actor.close.remote() for seat in self._seats if seat.alive and not seat.calls]
+        closing = [slot.actor.close.remote() for slot in self._slots if slot.alive and not slot.busy]
         if closing:
             self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
-        for seat in self._seats:
-            self._ray.kill(seat.actor)
+        for slot in self._slots:
+            self._ray.kill(slot.actor)
 
-    # -- asking -----------------------------------------------------------------------------------------------------
-
-    def _perform_alone(self, task: Any) -> Any:
-        deaths, reason = 0, "its actor ended"
-        while deaths < self._deaths:
-            try:
-                return self._asked([task], alone=True)[0]
-            except _ActorDied as died:
-                deaths, reason = deaths + 1, str(died)
-        error = f"this request ends its worker: {reason} ({deaths} times)"
-        return self._failed(Failed(error=error, retryable=False, status="worker ended"))
-
-    def _asked(self, tasks: Sequence[Any], *, alone: bool) -> list[Any]:
-        seat = self._take(alone)
+    def _ask(self, tasks: Sequence[Any], *, alone: bool) -> list[Any]:
+        slot = self._take(alone)
         exceptions = self._ray.exceptions
         try:
-            answer = seat.actor.perform.remote(list(tasks))
-            return self._answer(seat, answer, time.monotonic(), len(tasks))
+            return list(self._ray.get(slot.actor.perform.remote(list(tasks)), timeout=self._patience))
+        except exceptions.GetTimeoutError:
+            self._ray.kill(slot.actor, no_restart=False)
+            self._lose(slot)
+            return [self.failed(out_of_time(self._seconds))] * len(tasks)
         except exceptions.RayTaskError as error:
             # A worker survives what its plugin raises, so this is a fault of ours, or a result that cannot be pickled.
-            failure = Failed(error=_short(error.cause or error), retryable=True)
-            return [self._failed(failure)] * len(tasks)
+            return [self.failed(Failed(error=_short(error.cause or error), retryable=True))] * len(tasks)
         except exceptions.RayError as error:
-            self._lose(seat)
-            raise _ActorDied(_short(error)) from None
+            log.info("an actor of %s ended: %s", self._worker_spec.recipe.use, _short(error))
+            self._lose(slot)
+            raise WorkerDied(_short(error)) from None
         finally:
-            with self._changed:
-                seat.calls -= 1
-                seat.reserved = seat.reserved and not alone
-                seat.freed = time.monotonic()
-                self._changed.notify_all()
-
-    def _answer(self, seat: _ActorSlot, answer: Any, sent: float, tasks: int) -> list[Any]:
-        """Its time runs from when the actor could begin: it may have waited for the call before."""
-        while True:
-            left = max(sent, min(seat.freed, time.monotonic())) + self._patience - time.monotonic()
-            try:
-                return list(self._ray.get(answer, timeout=max(0.0, left)))
-            except self._ray.exceptions.GetTimeoutError:
-                if max(sent, seat.freed) + self._patience > time.monotonic():
-                    continue
-            self._ray.kill(seat.actor, no_restart=False)
-            self._lose(seat)
-            failure = Failed(
-                error=f"no answer within {self._seconds:g} s, its time limit", retryable=True, status="time limit"
-            )
-            return [self._failed(failure)] * tasks
-
-    # -- actors -----------------------------------------------------------------------------------------------------
+            self._free(slot)
 
     def _take(self, alone: bool) -> _ActorSlot:
+        """A living actor that is not asked by others; one that a suspect gets has just answered."""
         while True:
-            seat = self._reserve() if alone else self._share()
-            if not alone or self._answers(seat):
-                return seat
-            # It died before it was asked: no fault of the task.
             with self._changed:
-                seat.calls, seat.reserved = seat.calls - 1, False
+                while (slot := next((slot for slot in self._living() if not slot.busy), None)) is None:
+                    self._changed.wait(_POLL_SECONDS)
+                slot.busy = True
+            if not alone or self._answers(slot):
+                return slot
+            self._free(slot)
 
-    def _share(self) -> _ActorSlot:
+    def _free(self, slot: _ActorSlot) -> None:
         with self._changed:
-            while True:
-                open_ = [seat for seat in self._living() if seat.calls < self._at_once and not seat.reserved]
-                if open_:
-                    seat = min(open_, key=lambda seat: seat.calls)
-                    seat.calls += 1
-                    return seat
-                self._changed.wait(_POLL_SECONDS)
-
-    def _reserve(self) -> _ActorSlot:
-        with self._changed:
-            chosen: _ActorSlot | None = None
-            while True:
-                living = self._living()
-                if chosen is not None and not chosen.alive:
-                    chosen.reserved, chosen = False, None
-                if chosen is None:
-                    chosen = min((seat for seat in living if not seat.reserved), key=lambda s: s.calls, default=None)
-                if chosen is not None:
-                    chosen.reserved = True
-                    if not chosen.calls:
-                        chosen.calls += 1
-                        return chosen
-                self._changed.wait(_POLL_SECONDS)
+            slot.busy = False
+            self._changed.notify_all()
 
     def _living(self) -> list[_ActorSlot]:
         if self._closed:
             raise StillmeError("The run has ended.")
         if self._problem:
             raise StillmeError(self._problem)
-        living = [seat for seat in self._seats if seat.alive]
+        living = [slot for slot in self._slots if slot.alive]
         if living:
             self._alive_at = time.monotonic()
         elif time.monotonic() - self._alive_at > _NOBODY_SECONDS:
             raise NoLiveActor
         return living
 
-    def _answers(self, seat: _ActorSlot) -> bool:
+    def _answers(self, slot: _ActorSlot) -> bool:
         try:
-            self._ray.get(seat.actor.problem.remote(), timeout=_PING_SECONDS)
+            self._ray.get(slot.actor.problem.remote(), timeout=_PING_SECONDS)
         except self._ray.exceptions.RayError:
-            self._lose(seat)
+            self._lose(slot)
             return False
         return True
 
-    def _lose(self, seat: _ActorSlot) -> None:
+    def _lose(self, slot: _ActorSlot) -> None:
         """Its actor is gone; Ray starts it again."""
         with self._changed:
-            was_alive, seat.alive = seat.alive, False
+            was_alive, slot.alive = slot.alive, False
         if was_alive:
-            self._await(seat)
+            self._await(slot)
 
-    def _await(self, seat: _ActorSlot) -> None:
+    def _await(self, slot: _ActorSlot) -> None:
         """Notice in the background when the actor is there, or why it cannot work."""
 
         def wait() -> None:
             while not self._closed:
                 try:
-                    problem = self._ray.get(seat.actor.problem.options(max_task_retries=-1).remote())
+                    problem = self._ray.get(slot.actor.problem.options(max_task_retries=-1).remote())
                 except self._ray.exceptions.RayError:
                     time.sleep(_POLL_SECONDS)
                     continue
                 with self._changed:
-                    seat.alive = not problem
+                    slot.alive = not problem
                     self._problem = self._problem or (problem and self._cannot(problem))
                     self._changed.notify_all()
                 return

@@ -20,7 +20,6 @@ from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.design import CONTROL, control_spec, reading_key
 from stillme.core import images
 from stillme.core.errors import PicturesUnreachable, UnreadableImage
-from stillme.core.protocols import HasProvider
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Edited, ImageFile, Pair, Portrait, Prompt, Request
 from stillme.runs.control_pairs.asking import ControlPairs
@@ -124,7 +123,7 @@ class _Work:
     ) -> None:
         self._named, self._audit, self._store, self._session = named, audit, store, session
         self._pictures = pictures
-        self.provider = named.judge.provider if isinstance(named.judge, HasProvider) else ""
+        self.provider = named.judge.provider
         self.tally = Tally(f"read {named.name}", sum(pictures.values()))
 
     def steps(self) -> Activity:

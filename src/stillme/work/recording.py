@@ -11,7 +11,7 @@ from stillme import __version__
 from stillme.audit import Audit
 from stillme.audit.design import FILE, RESOLVED, Claim, name_source
 from stillme.core.files import write_whole
-from stillme.core.protocols import Fingerprinted
+from stillme.core.protocols import overrides
 from stillme.core.types import Json
 from stillme.runs.store import Store
 from stillme.runs.store.designs import plan_hash
@@ -42,7 +42,7 @@ def record(audit: Audit, store: Store, calibrations: Calibrations | None = None,
 
 def may_ask_otherwise(audit: Audit) -> bool:
     """Whether the requests depend on more than the design: on portraits' features, or on an editor's finished files."""
-    return bool(audit.extractors) or any(isinstance(named.editor, Fingerprinted) for named in audit.editors)
+    return bool(audit.extractors) or any(overrides(named.editor, "fingerprint") for named in audit.editors)
 
 
 def _claims(audit: Audit, recorded: Sequence[Json], count_edits: Callable[[], int]) -> tuple[Claim, ...]:

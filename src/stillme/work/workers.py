@@ -9,19 +9,8 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from stillme.core import images
 from stillme.core.errors import PicturesUnreachable, UnreadableImage
-from stillme.core.protocols import (
-    Editor,
-    EndsCalls,
-    HasProvider,
-    Judge,
-    KeepsWeights,
-    NeedsPortraits,
-    NeedsPrompts,
-    Resumable,
-    TakesGpus,
-    expected_dollars,
-)
-from stillme.core.registry import Recipe
+from stillme.core.protocols import Editor, Judge, expected_dollars
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import (
     IN_WORDS,
     UNPRICED,
@@ -164,7 +153,7 @@ class JudgeWorker:
 class WorkerSpec:
     """Everything a worker in another process or on another machine needs; can be pickled."""
 
-    recipe: Recipe
+    recipe: PluginRecipe
     pictures: PicturePlace
     """Where pictures are kept: in the run's own folder, on a shared file system, or in an object store."""
     jobs: Path
@@ -187,15 +176,11 @@ class WorkerSpec:
         if self.recipe.kind == "judge":
             return JudgeWorker(cast("Judge", plugin), pictures)
         editor = cast("Editor", plugin)
-        if isinstance(editor, NeedsPortraits):
-            editor.set_portraits(_located(self.portraits, pictures))
-        if isinstance(editor, NeedsPrompts):
-            editor.set_prompts(self.prompts)
-        if isinstance(editor, Resumable):
-            editor.remember_in(Jobs(self.jobs))
-        if isinstance(editor, KeepsWeights):
-            editor.keep_weights(self.weights)
-        if isinstance(editor, EndsCalls) and self.ends_calls_after is not None:
+        editor.set_portraits(_located(self.portraits, pictures))
+        editor.set_prompts(self.prompts)
+        editor.remember_in(Jobs(self.jobs))
+        editor.keep_weights(self.weights)
+        if self.ends_calls_after is not None:
             editor.end_calls_after(self.ends_calls_after)
         return EditWorker(editor, pictures)
 
@@ -221,14 +206,9 @@ class Inside(Generic[T_contra, R]):
         """Nothing is held."""
 
 
-def gpus_of(plugin: Editor | Judge) -> int:
-    """GPUs that one worker with this editor or judge takes."""
-    return plugin.gpus if isinstance(plugin, TakesGpus) else plugin.needs.gpus
-
-
 def is_hosted(plugin: Editor | Judge) -> bool:
     """Whether it asks somebody else's computer, or may cost money, which is counted in one place."""
-    return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
+    return bool(plugin.provider) or expected_dollars(plugin) != 0.0
 
 
 def fetch_pictures(pair: Pair, pictures: Pictures) -> Pair | Failed:

@@ -15,7 +15,7 @@ from PIL import Image
 from stillme.core.types import Edited, EditOutcome, Failed, Refused, Request
 from stillme.editors.diffusion import loading, named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
-from stillme.plugins.testing import check_editor
+from stillme.plugins.testing import check_plugin
 from tests.editors.diffusion.conftest import SMALL, THIRD_PARTY, Ask, picture
 
 pytestmark = THIRD_PARTY
@@ -63,7 +63,7 @@ def edit_one(editor: DiffusersEditor, request: Request) -> EditOutcome:
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_a_diffusers_editor_conforms(offline: Folders, tmp_path: Path, kind: str) -> None:
     people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
-    check_editor(CLASSES[kind], people, values(offline, kind))
+    check_plugin(CLASSES[kind], people, values(offline, kind))
 
 
 @pytest.mark.parametrize("kind", ["flux2", "klein", "kontext", "pix2pix"])

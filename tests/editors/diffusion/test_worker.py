@@ -18,7 +18,7 @@ from stillme.core import images
 from stillme.core.types import Edited, EditOutcome, Failed
 from stillme.editors.diffusion.step1x import Step1X
 from stillme.editors.diffusion.worker.serve import MAGIC, BadFrame, read_frame, write_frame
-from stillme.plugins.testing import check_editor
+from stillme.plugins.testing import check_plugin
 from tests.editors.diffusion import fake_fork
 from tests.editors.diffusion.conftest import Ask, picture
 
@@ -59,7 +59,7 @@ def test_a_worker_edits(start: Any, ask: Ask) -> None:
 
 def test_it_conforms(start: Any, tmp_path: Path) -> None:
     people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
-    check_editor(type(start()), people, {"python": sys.executable})
+    check_plugin(type(start()), people, {"python": sys.executable})
 
 
 def test_a_rewritten_prompt_is_recorded(start: Any, ask: Ask) -> None:

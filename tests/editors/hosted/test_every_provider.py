@@ -15,7 +15,7 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.types import Edited, Failed, ImageFile, Portrait
-from stillme.plugins.testing import violations
+from stillme.plugins.testing import check_plugin
 from tests.editors.hosted.conftest import KEY, Desk
 from tests.editors.hosted.further_providers import FURTHER
 from tests.editors.hosted.loopback import Says, serving
@@ -45,7 +45,7 @@ def test_the_picture_comes_back(provider: Provider, at: At):
 @every_provider
 def test_it_conforms(provider: Provider, people: list[Portrait]):
     with serving(provider.behave) as server:
-        assert violations(provider.kind, people[:2], provider.settings(server.url)) == []
+        check_plugin(provider.kind, people[:2], provider.settings(server.url))
 
 
 @every_provider

@@ -32,7 +32,7 @@ def waiting(provider: Provider, server: Loopback) -> tuple[str, Says]:
 
 def audit(write_audit: Callable[..., Path], provider: Provider, server: Loopback) -> Path:
     return write_audit(
-        f'use = "{provider.kind.service}"\n[editors.parameters]\nbase_url = "{server.url}"\n'
+        f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}"\n'
         f"poll_seconds = 0.01\nconcurrency = 1\nprice = {{ image = 0.04 }}"
     )
 
@@ -49,7 +49,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 RUN = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from stillme import registry\n"
+    "from stillme.core import registry\n"
     "from stillme.api.pipeline import RunOptions, run_stages\n"
     "from tests.editors.hosted.test_jobs import KINDS\n"
     "registry.editor_class = KINDS.__getitem__\n"

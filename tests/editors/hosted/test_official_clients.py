@@ -19,7 +19,7 @@ from tests.editors.hosted.providers import fal, from_data_uri, negative, predict
 
 @pytest.fixture
 def picture(people: list[Portrait]) -> str:
-    from stillme.editors.hosted.encoded_images import encode_for_upload
+    from stillme.core.images.sending import encode_for_upload
 
     return encode_for_upload(people[0].image.path).data_uri
 

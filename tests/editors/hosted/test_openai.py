@@ -189,6 +189,7 @@ def test_a_server_may_answer_with_a_link(at: At):
 
 def test_a_link_that_leads_nowhere_is_a_failure(at: At):
     desk = at(SERVER)
+    desk.editor._poll_seconds = 0.01  # pyright: ignore[reportAttributeAccessIssue]
     for link in (f"{desk.server.url}/files/1.png", "file:///etc/passwd", "ftp://127.0.0.1/x"):
         desk.server.breaks(Says(body={"data": [{"url": link}]}), at="/edits")
         desk.server.breaks(Says(status=404, body=b"gone"), at="/files/")

@@ -10,8 +10,8 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core import registry
+from stillme.core.http.replies import Reply
 from stillme.core.types import Edited, Failed
-from stillme.editors.hosted.json_client import Reply
 from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.portraits.synthetic import portraits
 from stillme.runs.run import Run
@@ -92,7 +92,7 @@ def test_a_picture_that_arrives_in_half_is_fetched_again_before_it_is_bought_aga
 def test_a_look_that_fails_is_free_and_ends_no_job(at: At, provider: Provider, says: Says):
     desk = at(provider, price={"image": 0.04})
     at_job = {"fal": "/status", "replicate": "/predictions/", "bfl": "get_result", "dashscope": "/tasks/"}
-    desk.server.breaks(says, at=at_job[provider.kind.service], times=7)
+    desk.server.breaks(says, at=at_job[provider.kind.name], times=7)
     waiting, edited = desk.ask(), desk.ask()
     assert isinstance(waiting, Failed), waiting
     assert (waiting.retryable, waiting.fatal, waiting.cost, dict(waiting.effective)) == (True, False, 0.0, {})
@@ -171,7 +171,7 @@ def test_the_ledger_equals_the_servers_count(
     with serving(counting) as server:
         task = "as_task = true" if provider is DASHSCOPE_TASK else ""
         folder = write_audit(
-            f'use = "{provider.kind.service}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
+            f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
             f"poll_seconds = 0.005\nprice = {{ image = 0.04 }}\nconcurrency = 1\n{task}"
         )
         server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), at=provider.submit, times=2)
@@ -193,7 +193,7 @@ def test_no_link_stays_on_disk_when_its_job_has_ended(
     monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
     with serving(provider.behave) as server:
         folder = write_audit(
-            f'use = "{provider.kind.service}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
+            f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
             "poll_seconds = 0.005"
         )
         assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}

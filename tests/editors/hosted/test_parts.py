@@ -15,11 +15,11 @@ from PIL import Image
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.http import event_loop
-from stillme.core.http.replies import retry_after
+from stillme.core.http.replies import CallFailed, Usage, failure_of, retry_after
+from stillme.core.images.sending import encode_for_upload
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
-from stillme.editors.hosted.faults import CallFailed, from_status
+from stillme.editors.hosted.catalogue import ModelPrice, dollars
+from stillme.editors.hosted.editor import from_base64
 from tests import profiles
 
 
@@ -49,31 +49,31 @@ def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seco
     ],
 )
 def test_a_status_says_whether_to_try_again(status: int, retryable: bool, fatal: bool, throttled: bool):
-    failed = from_status(status, "words", {}).failed
+    failed = failure_of(status, "words")
     assert (failed.retryable, failed.fatal, failed.throttled) == (retryable, fatal, throttled)
     assert failed.error == f"{status}: words"
 
 
 def test_a_cost_is_the_sum_of_what_is_charged_for():
-    price = Price(input_text=1, output_image=10, image=0.5, second=0.01)
+    price = ModelPrice(input_text=1, output_image=10, image=0.5, second=0.01)
     usage = Usage(input_text=1_000_000, output_image=100_000, images=1, seconds=3)
     assert dollars(price, usage) == pytest.approx(1 + 1 + 0.5 + 0.03)
 
 
 def test_a_cost_that_nobody_can_tell_is_not_zero():
     assert dollars(None, Usage(images=1)) is None
-    assert dollars(Price(output_image=30), Usage(images=1)) is None, "charged by tokens, and none were reported"
+    assert dollars(ModelPrice(output_image=30), Usage(images=1)) is None, "charged by tokens, and none were reported"
     partial = Usage(images=1, input_text=100)
-    assert dollars(Price(input_text=5, output_image=30), partial) is None, "the picture's tokens were not reported"
-    assert dollars(Price(second=0.001), Usage(images=1)) is None, "charged by time, and none was reported"
+    assert dollars(ModelPrice(input_text=5, output_image=30), partial) is None, "the picture's tokens were not reported"
+    assert dollars(ModelPrice(second=0.001), Usage(images=1)) is None, "charged by time, and none was reported"
 
 
 def test_what_was_accepted_and_cannot_be_followed_is_not_free():
-    assert dollars(Price(image=0.04), Usage(unknown=True)) is None
+    assert dollars(ModelPrice(image=0.04), Usage(unknown=True)) is None
 
 
 def test_nothing_is_charged_by_area_for_a_picture_that_was_not_made():
-    assert dollars(Price(first_megapixel=1, further_megapixel=1), Usage(sizes=[(512, 512)])) == 0.0
+    assert dollars(ModelPrice(first_megapixel=1, further_megapixel=1), Usage(sizes=[(512, 512)])) == 0.0
 
 
 def test_the_catalogue_is_whole_and_dated():

@@ -6,7 +6,6 @@ import pytest
 from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
 from google.oauth2.credentials import Credentials
 
-from stillme.core.protocols import ChecksMachine
 from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.further_providers import VERTEX
@@ -47,7 +46,6 @@ def test_without_credentials_nothing_is_sent_and_the_way_out_is_named(at: At, mo
         raise DefaultCredentialsError("Your default credentials were not found.")
 
     desk = at(VERTEX)
-    assert isinstance(desk.editor, ChecksMachine)
     assert list(desk.editor.lacking(online=False)) == []
     monkeypatch.setattr("google.auth.default", missing)
     assert "gcloud auth application-default login" in next(iter(desk.editor.lacking(online=False)))

@@ -6,7 +6,7 @@ Import this module where a connection is opened: httpx2 takes a while to load.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from ssl import SSLContext
 from typing import Any
@@ -15,7 +15,8 @@ import httpx2
 
 from stillme import __version__
 from stillme.core.http import event_loop
-from stillme.core.http.replies import Reply, Unanswered
+from stillme.core.http.replies import UNKNOWN, CallFailed, Reply, Usage, failure_of
+from stillme.core.types import Json
 
 MOST_BYTES = 64 * 2**20
 """Of one answer, unpacked. A picture of 4096 by 4096 pixels in base64 has fewer."""
@@ -63,40 +64,64 @@ class Client(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
 
 
+File = tuple[str, tuple[str, bytes, str]]
+"""A form's field, and the file's name, content and type."""
+
+
 class Connection:
-    """A client for threads. An answer that is not complete within `timeout` seconds is given up."""
+    """A client of one server for threads. An answer that is not complete within `timeout` seconds is given up."""
 
     def __init__(
-        self, *, timeout: float, headers: Mapping[str, str] | None = None, follow_redirects: bool = False
+        self, base_url: str, headers: Mapping[str, str], *, timeout: float, follow_redirects: bool = False
     ) -> None:
-        self._timeout = timeout
+        self._base_url, self._timeout = base_url.rstrip("/"), timeout
         self._client = Client(timeout=timeout, headers=headers, follow_redirects=follow_redirects)
 
-    def send(self, method: str, url: str, **content: Any) -> Reply:
-        """Send a request; returns the answer with any status, or raises `Unanswered`."""
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json = None,
+        headers: Mapping[str, str] | None = None,
+        files: Sequence[File] | None = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send JSON, or files with a form, to a path below `base_url`; returns the answer with any status.
+
+        Raises `CallFailed` where no complete answer came, or a redirect.
+        """
+        url = path if path.startswith("http") else f"{self._base_url}{path}"
+        content: dict[str, Any] = {"json": body} if files is None else {"files": files, "data": form}
         try:
-            request = self._client.build_request(method, url, **content)
+            request = self._client.build_request(method, url, headers=dict(headers or {}), **content)
         except (httpx2.InvalidURL, ValueError, TypeError) as error:
-            raise Unanswered(_described(error), sent=False) from error
-        return event_loop.run(self._reply(request))
+            raise _unanswered(error) from error
+        reply = event_loop.run(self._reply(request))
+        if 300 <= reply.status < 400:
+            raise CallFailed.of(failure_of(reply.status, "", reply.headers, url=url))
+        return reply
 
     def close(self) -> None:
         """Close the sockets."""
         event_loop.run(self._client.aclose())
 
     async def _reply(self, request: httpx2.Request) -> Reply:
+        # What the server may have got may be charged, but to look costs nothing, whether or not the answer arrives.
+        usage = Usage() if request.method == "GET" else UNKNOWN
         try:
             async with asyncio.timeout(self._timeout):
                 response = await self._client.send(request)
         except TimeoutError:
-            raise Unanswered(f"no complete answer within {self._timeout:g} s", sent=True) from None
+            raise CallFailed(f"no complete answer within {self._timeout:g} s", usage=usage) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise Unanswered(_described(error), sent=not isinstance(error, UNSENT)) from error
+            raise _unanswered(error, Usage() if isinstance(error, UNSENT) else usage) from error
         return Reply(response.status_code, dict(response.headers), response.content)
 
 
-def _described(error: Exception) -> str:
-    return f"no complete answer ({type(error).__name__}{f': {error}' if str(error) else ''})"
+def _unanswered(error: Exception, usage: Usage | None = None) -> CallFailed:
+    words = f": {error}" if str(error) else ""
+    return CallFailed(f"no complete answer ({type(error).__name__}{words})", usage=usage)
 
 
 @cache

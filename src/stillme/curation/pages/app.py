@@ -17,7 +17,7 @@ from stillme.curation.pages.routes import CurationContext, routes
 from stillme.curation.pages.workspace import EncodedPictures, Workspace, clean_name
 from stillme.curation.pools import load_pools
 from stillme.web.app import Pages, Site, create_app
-from stillme.web.serving import Server
+from stillme.web.serving import WebServer
 from stillme.web.sessions import KeyHolders, new_token
 
 
@@ -54,7 +54,7 @@ def serve(
         if curators:
             workspace.require_curators(curators)
         people = workspace.invite(names) or workspace.invite([_own_name()])
-        server = Server.choose(host=host, port=port)
+        server = WebServer.choose(host=host, port=port)
         site = Site(title="Curate", package="stillme.curation.pages", hosts=server.hosts, secure=server.secure)
         holders = KeyHolders(site, _secret(folder), people)
         app = create(workspace, site, holders)

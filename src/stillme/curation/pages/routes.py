@@ -89,15 +89,9 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
     every_tile: list[Tile] = []
     for number, cell in enumerate(workspace.cells, start=1):
         opinion, state = tally.opinion(curator, cell), tally.seen_state(curator, cell)
-        mine = (
-            "nobody"
-            if opinion.nobody is not None
-            else "chosen"
-            if opinion.decided(workspace.pools.design.per_cell)
-            else "begun"
-            if opinion.ticked or opinion.rejected or opinion.chosen
-            else ""
-        )
+        decided = "chosen" if opinion.decided(workspace.pools.design.per_cell) else ""
+        begun = "begun" if opinion.ticked or opinion.rejected or opinion.chosen else ""
+        mine = "nobody" if opinion.nobody is not None else decided or begun
         shown = {
             "all": True,
             "todo": mine in ("", "begun") and bool(workspace.pools.cells[cell]),
@@ -264,8 +258,8 @@ def cell_page(request: Request, context: Context, curator: Curator, cell: Number
         | {
             "cell": number,
             "keys": {letter: criterion for criterion, letter in _KEYS.items()},
-            "titles": {criterion.key: criterion.title for criterion in criteria.all},
-            "reasons": dict(criteria.reasons),
+            "titles": {criterion.key: criterion.title for criterion in criteria.criteria},
+            "reasons": dict(criteria.rejections),
             "perCell": workspace.pools.design.per_cell,
             "before": f"/cell/{before}{chosen.query}" if before else None,
             "after": f"/cell/{after}{chosen.query}" if after else None,

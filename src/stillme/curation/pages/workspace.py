@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.types import digest
-from stillme.curation.decisions import CHOOSING, Kind, Log, Tally, order_for
-from stillme.curation.measuring import Hint, Measured, SimilarPair, find_similar, hints, load_criteria
+from stillme.curation.decisions import CHOOSING, CurationTally, Kind, Log, order_for
+from stillme.curation.measuring import Hint, MeasuredPicture, find_similar, hints, load_criteria
 from stillme.curation.pools import Cell, Pools
 
 MAX_NAME = 40
@@ -39,7 +39,7 @@ class CandidateView:
 class Workspace:
     """One folder of pools, its log, and the instruments' numbers. Safe for several threads."""
 
-    def __init__(self, pools: Pools, log: Log, checks: Mapping[str, Measured]) -> None:
+    def __init__(self, pools: Pools, log: Log, checks: Mapping[str, MeasuredPicture]) -> None:
         self.pools = pools
         self.cells: Sequence[Cell] = pools.design.cells
         self._log = log
@@ -48,15 +48,15 @@ class Workspace:
             {candidate.id: checks[candidate.sha256] for candidate in pools.candidates if candidate.sha256 in checks}
         )
         self._lock = threading.Lock()
-        self._tally: tuple[int, Tally] | None = None
+        self._tally: tuple[int, CurationTally] | None = None
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> CurationTally:
         """What follows from everything logged until now, by this process or another."""
         actions = self._log.actions()
         with self._lock:
             if self._tally is None or self._tally[0] != len(actions):
-                self._tally = len(actions), Tally(self.pools, actions)
+                self._tally = len(actions), CurationTally(self.pools, actions)
             return self._tally[1]
 
     def cell(self, number: int) -> Cell:
@@ -171,15 +171,15 @@ class Workspace:
         kept: dict[str, Any] = {"candidate": self._known(cell, str(detail.get("candidate", "")))}
         if kind in ("tick", "untick"):
             criterion = str(detail.get("criterion", ""))
-            if criterion not in {known.key for known in load_criteria().all}:
+            if criterion not in {known.key for known in load_criteria().criteria}:
                 raise NotAllowed(f"There is no criterion {criterion!r}.")
             kept["criterion"] = criterion
         if kind == "tick_all":
-            kept["criteria"] = [known.key for known in load_criteria().all]
+            kept["criteria"] = [known.key for known in load_criteria().criteria]
         if kind == "reject":
             given = detail.get("reasons")
             reasons = [str(reason) for reason in cast("list[object]", given)] if isinstance(given, list) else []
-            if not reasons or not set(reasons) <= set(load_criteria().reasons):
+            if not reasons or not set(reasons) <= set(load_criteria().rejections):
                 raise NotAllowed("Say why: choose at least one of the reasons.")
             kept |= {"reasons": sorted(set(reasons)), "note": _short(str(detail.get("note", "")))}
         return kept
@@ -194,17 +194,15 @@ class Workspace:
         return hints(measured.values if measured else {})
 
     def _resembles(self, candidate: str, places: Mapping[str, int]) -> list[str]:
-        others = (
-            (pair, pair.second if pair.first == candidate else pair.first)
-            for pair in self._similar
-            if candidate in (pair.first, pair.second)
-        )
-        return list(dict.fromkeys(f"{_similarity(pair)} {self._described(other, places)}" for pair, other in others))
-
-    def _described(self, other: str, places: Mapping[str, int]) -> str:
-        if other in places:
-            return f"candidate {places[other]}"
-        return f"a candidate of {', '.join(self.pools.by_id[other].attributes.values())}"
+        said: dict[str, None] = {}
+        for pair in self._similar:
+            if candidate in (pair.first, pair.second):
+                other = pair.second if pair.first == candidate else pair.first
+                cell = ", ".join(self.pools.by_id[other].attributes.values())
+                who = f"candidate {places[other]}" if other in places else f"a candidate of {cell}"
+                same = "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
+                said[f"{same} {who}"] = None
+        return list(said)
 
 
 def clean_name(name: str) -> str:
@@ -218,10 +216,6 @@ def _short(note: str) -> str:
     return " ".join(note.split())[:MAX_NOTE]
 
 
-def _similarity(pair: SimilarPair) -> str:
-    return "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
-
-
 Size = Literal["small", "large"]
 _SIZES: dict[Size, tuple[int, int]] = {"small": (480, 82), "large": (1600, 92)}
 """Pixels and WebP quality."""
@@ -232,12 +226,10 @@ class EncodedPictures:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._encoded = lru_cache(maxsize=400)(self._encode)
-
-    def webp(self, candidate: str, size: Size) -> bytes:
-        """One candidate's picture; raises `KeyError` for an unknown one."""
-        return self._encoded(candidate, size)
+        self.webp = lru_cache(maxsize=400)(self._encode)
+        """Of a candidate's id and a size; raises `KeyError` for an unknown one."""
 
     def _encode(self, candidate: str, size: Size) -> bytes:
         width, quality = _SIZES[size]
-        return images.encode_webp(images.read_picture(self._pools.by_id[candidate].path), width=width, quality=quality)
+        picture = images.read_picture(self._pools.path_of(self._pools.by_id[candidate]))
+        return images.encode_webp(picture, width=width, quality=quality)

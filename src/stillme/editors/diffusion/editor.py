@@ -10,11 +10,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel
-
 from stillme.core import images
 from stillme.core.errors import StillmeError, UnreadableImage
-from stillme.core.protocols import Needs
+from stillme.core.protocols import Editor, Needs
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
 from stillme.editors.diffusion import calls, hub, loading, readiness, tokens
 from stillme.editors.diffusion.device_pool import DevicePool
@@ -32,10 +30,10 @@ _VERSION = "1"
 _NEEDED = ("torch", "diffusers", "transformers", "accelerate")
 
 
-class DiffusersEditor:
+class DiffusersEditor(Editor):
     """A pipeline of diffusers behind the `Editor` protocol."""
 
-    Parameters: ClassVar[type[BaseModel]] = DiffusionParameters
+    Parameters = DiffusionParameters
     needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers", imports=("diffusers:DiffusionPipeline",))
 
     def __init__(
@@ -340,9 +338,9 @@ class DiffusersEditor:
 class Diffusers(DiffusersEditor):
     """Any diffusers pipeline that edits images, from a repository or a folder."""
 
-    shorthand: ClassVar[str] = "repo"
+    shorthand = "repo"
     """`diffusers:somebody/weights` sets this parameter."""
-    Parameters: ClassVar[type[BaseModel]] = OpenParameters
+    Parameters = OpenParameters
 
     def __init__(self, parameters: OpenParameters) -> None:
         weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
@@ -366,7 +364,7 @@ def named(title: str, name: str) -> type[DiffusersEditor]:
     preset = presets()[name]
 
     class Named(DiffusersEditor):
-        Parameters: ClassVar[type[BaseModel]] = parameters_of(name, preset)
+        Parameters = parameters_of(name, preset)
         needs: ClassVar[Needs] = Needs(
             modules=_NEEDED,
             extra="diffusers",
@@ -374,7 +372,7 @@ def named(title: str, name: str) -> type[DiffusersEditor]:
             disk_gb=preset.disk_gb or preset.memory_gb,
             imports=(f"diffusers:{preset.pipeline}",),
         )
-        default_seed: ClassVar[int] = preset.seed
+        default_seed = preset.seed
 
         def __init__(self, parameters: DiffusionParameters) -> None:
             super().__init__(name, parameters, preset.pipeline, preset.traits, preset=preset)

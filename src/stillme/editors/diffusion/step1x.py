@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme.core import images
-from stillme.core.errors import UnreadableImage
 from stillme.core.json_paths import dig
-from stillme.core.protocols import Capabilities, Needs, Parameters
+from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import gpus
@@ -52,12 +51,12 @@ class Step1XParameters(Parameters):
     """Seconds to wait for an answer, including loading the weights."""
 
 
-class Step1X:
+class Step1X(Editor):
     """Step1X-Edit v1.2, 19B: the paper's settings (28 steps, true CFG 6), in its own environment."""
 
-    Parameters: ClassVar[type[BaseModel]] = Step1XParameters
+    Parameters = Step1XParameters
     needs: ClassVar[Needs] = Needs(memory_gb=50, gpus=1)
-    default_seed: ClassVar[int] = 42
+    default_seed = 42
     backend: ClassVar[Path] = BACKEND
 
     def __init__(self, parameters: Step1XParameters) -> None:
@@ -98,17 +97,14 @@ class Step1X:
         whole = self._parameters.offload == "none"
         yield from readiness.too_small(self.needs.memory_gb if whole else 0.0, gpus(), None)
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+    def edit_one(self, request: Request) -> EditOutcome:
         """One edit after the other."""
-        for request in requests:
-            try:
-                yield self._edit(request)
-            except WorkerFault as fault:
-                yield Failed(error=str(fault), retryable=fault.retryable, fatal=fault.fatal)
-            except Unusable as error:
-                yield Failed(error=str(error), retryable=False, fatal=True)
-            except UnreadableImage as error:
-                yield Failed(error=str(error), retryable=False)
+        try:
+            return self._edit(request)
+        except WorkerFault as fault:
+            return Failed(error=str(fault), retryable=fault.retryable, fatal=fault.fatal)
+        except Unusable as error:
+            return Failed(error=str(error), retryable=False, fatal=True)
 
     def close(self) -> None:
         """End the worker."""
@@ -133,10 +129,7 @@ class Step1X:
             worker.load_with(self._given)
 
     def _edit(self, request: Request) -> EditOutcome:
-        portrait, *others = request.portraits
-        if others:
-            return Failed(error=f"{self.spec.use} takes 1 portrait, not {1 + len(others)}", retryable=False)
-        source = images.read_rgb(portrait.image.path)
+        source = images.read_rgb(request.portraits[0].image.path)
         names = ("steps", "true_cfg_scale", "size_level", "thinking", "reflection")
         message = {
             "do": "edit",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib import resources
 
 from pydantic import Field
 
+from stillme.core.http.replies import Usage
 from stillme.core.protocols import Parameters
 
 
-class Price(Parameters):
+class ModelPrice(Parameters):
     """A model's prices in US dollars; 0 for what is not charged."""
 
     input_text: float = Field(default=0.0, ge=0)
@@ -49,7 +49,7 @@ class Facts(Parameters):
     """Parameters that this model rejects."""
     choices: Mapping[str, tuple[str, ...]] = {}
     """Parameters with a closed set of values."""
-    price: Price | None = None
+    price: ModelPrice | None = None
     image_tokens: Mapping[str, int] = {}
     """Output tokens of a picture, as a guide: by `quality` for 1024×1024 pixels, or by `image_size`."""
     portrait_tokens: int = 0
@@ -72,28 +72,7 @@ class Service(Parameters):
         return known.model_copy(update=inherited)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What one call consumed, as far as the provider reports it."""
-
-    input_text: int = 0
-    input_image: int = 0
-    output_text: int = 0
-    output_image: int = 0
-    images: int = 0
-    sizes: Sequence[tuple[int, int]] = ()
-    """Width and height of every input and output image."""
-    seconds: float = 0.0
-    unknown: bool = False
-    """Whether something was charged, or may have been, that the provider does not report."""
-
-    @property
-    def tokens(self) -> int:
-        """All tokens."""
-        return self.input_text + self.input_image + self.output_text + self.output_image
-
-
-def dollars(price: Price | None, usage: Usage) -> float | None:
+def dollars(price: ModelPrice | None, usage: Usage) -> float | None:
     """What the call cost; None if unknown."""
     if price is None or usage.unknown or (price.by_tokens and not usage.tokens):
         return None

@@ -1,32 +1,30 @@
-"""What all hosted editors share: rate limits, refusals, failures, checked pictures, cost, and keys that stay secret."""
+"""What all hosted editors share: refusals, failures, checked pictures, cost, and what is paid for asked for again."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import math
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, Field
 
 from stillme.core import images
-from stillme.core.addresses import key_in, key_problem, problems_of
+from stillme.core.endpoints import ApiServer, CallParameters
 from stillme.core.errors import UnreadableImage
-from stillme.core.http.replies import Reply, Unanswered, is_temporary
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.core.redaction import redacted, shortened, without_secrets
-from stillme.core.throttle import RateLimiter, TooEarly
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage, is_temporary, unexpected_answer
+from stillme.core.images.sending import EncodedImage, encode_for_upload
+from stillme.core.protocols import Capabilities, Editor, Needs, revision_note
+from stillme.core.redaction import shortened
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
-from stillme.editors.hosted.json_client import JsonClient
+from stillme.editors.hosted.catalogue import ModelPrice, dollars
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -39,7 +37,7 @@ LONGEST_PAUSE = 10.0
 """Seconds; who says to come back later than that is left in peace, and the worker is free for something else."""
 
 
-class HostedParameters(Parameters):
+class HostedParameters(CallParameters):
     """Settings of every hosted editor. Those that cannot change a picture are not part of the key."""
 
     model: str = Field(min_length=1)
@@ -49,19 +47,12 @@ class HostedParameters(Parameters):
 
     inputs: int | None = Field(default=None, ge=1, exclude=True)
     """How many portraits a request may carry, for a model that the catalogue does not list."""
-    price: Price | None = Field(default=None, exclude=True)
+    price: ModelPrice | None = Field(default=None, exclude=True)
     """The model's prices, if the catalogue lacks them or is out of date."""
-    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
-    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
-    """Calls at once."""
-    timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds for one whole answer; for queued work, also the longest wait before a call ends."""
     key_variable: str | None = Field(
         default=None, validation_alias=AliasChoices("key_variable", "api_key_env"), exclude=True
     )
     """The environment variable that holds the key, if not the provider's usual one; "" for a server without keys."""
-    insecure_http: bool = Field(default=False, exclude=True)
-    """Send the key also over plain http to a public address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +67,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HostedAnswer:
     """The provider returned an image."""
 
     image: bytes
@@ -84,66 +75,67 @@ class Answer:
     effective: Mapping[str, Json] = field(default_factory=lambda: dict[str, Json]())
 
 
+class JobGone(CallFailed):
+    """The work gave no usable picture and never will; a new job may. By default, one picture counts as charged."""
+
+    def __init__(self, error: str, *, retryable: bool = True, usage: Usage | None = None) -> None:
+        super().__init__(error, retryable=retryable, usage=Usage(images=1) if usage is None else usage)
+
+
 T = TypeVar("T")
+P = TypeVar("P", bound=HostedParameters)
 
 
-class Hosted(ABC):
+class Hosted(Editor, ABC, Generic[P]):
     """An editor behind an API. A subclass implements `_ask`.
 
-    `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
-    effective parameters are redacted and pictures are decoded here, for all providers alike.
+    `_ask` returns a `HostedAnswer`, or raises `CallDeclined` or `CallFailed`, each with the `Usage` that was charged.
+    Texts and effective parameters are redacted and pictures are decoded here, for all providers alike. `name` is also
+    its section in the catalogue.
     """
 
-    Parameters: ClassVar[type[BaseModel]]
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    needs = Needs(modules=("httpx2",), extra="hosted")
     """A subclass with a `key_variable` need not name that again."""
-
-    service: ClassVar[str]
-    """Its section in the catalogue, and its name in audits."""
-    version: ClassVar[str] = "1"
-    key_variable: ClassVar[str]
+    key_variable: ClassVar[str] = ""
     """The environment variable that usually holds the key; "" if there is none."""
     key_required: ClassVar[bool] = True
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer {key}"}
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
-    more_inputs: ClassVar[str] = ""
-    """What a message about too many portraits adds."""
+    rewriting: ClassVar[str] = ""
+    """The parameter that lets the service rewrite the instruction."""
 
     def __init_subclass__(cls) -> None:
         if "needs" not in vars(cls):
-            variable = getattr(cls, "key_variable", "")
-            cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=(variable,) if variable else ())
+            variables = (cls.key_variable,) if cls.key_variable else ()
+            cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=variables)
 
-    def __init__(self, parameters: HostedParameters) -> None:
+    def __init__(self, parameters: P) -> None:
+        super().__init__(parameters)
         self._settings = parameters
-        self._key_variable = self.key_variable if parameters.key_variable is None else parameters.key_variable
-        self.facts = catalogue.service(self.service).facts(parameters.model)
-        self.spec = spec_of(self.service, self.version, parameters)
+        self.facts = catalogue.service(self.name).facts(parameters.model)
         self.capabilities = Capabilities(
             inputs=parameters.inputs or self.facts.inputs,
             concurrency=parameters.concurrency,
             seed=self.seed,
             size="any",
             can_refuse=True,
+            rewrites_prompt=bool(self.rewriting and getattr(parameters, self.rewriting)),
         )
-        self._limiter = RateLimiter(parameters.requests_per_minute)
+        self.server = self._server_at(parameters.base_url)
         self._poll_seconds = 0.5
-        self._lock = threading.Lock()
-        self._connection: JsonClient | None = None
-        self._storage: Connection | None = None
 
-    def _connect(self, key: str) -> JsonClient:
-        """Open a connection; called once, before the first edit."""
-        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return {name: text.replace("{key}", key) for name, text in self.headers.items()}
+    def _server_at(self, url: str) -> ApiServer:
+        settings = self._settings
+        variable = self.key_variable if settings.key_variable is None else settings.key_variable
+        headers = {name: text.replace("{key}", f"{{env:{variable}}}") for name, text in self.headers.items()}
+        required = self.key_required or bool(settings.key_variable)
+        return ApiServer(url, headers if variable else {}, settings, key_required=required)
 
     @abstractmethod
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
-        """Make one edit; raise `Declined` or `CallFailed` otherwise."""
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
+        """Make one edit; raise `CallDeclined` or `CallFailed` otherwise."""
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings that this model is known to reject, and extra fields that would change the experiment."""
@@ -157,17 +149,21 @@ class Hosted(ABC):
                 yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; write one of {allowed}"
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would override what the audit sets; remove it"
-        yield from self._address_problems(self._settings.base_url)
+        yield from self.server.problems()
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """Of a server of the user's own: that a new checkpoint would not be noticed, unless its revision is named."""
+        if self.spec.parameters.get("revision") == "":
+            yield revision_note(self.server.url)
 
     @property
     def provider(self) -> str:
         """The server's address."""
-        return urlsplit(self._settings.base_url).netloc
+        return self.server.host
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one edit of a one-megapixel portrait; None if unknown."""
-        price = self._price
-        return dollars(price, self._expected_usage()) if price else None
+        return dollars(self._price, self._expected_usage())
 
     def _expected_usage(self) -> Usage:
         """What one edit of a one-megapixel portrait uses. Override it for models that are charged by tokens."""
@@ -180,54 +176,34 @@ class Hosted(ABC):
 
     def _give_up(self, call: Call) -> None:
         """Forget queued work that gives no picture. Nothing to do for providers that answer at once."""
-        del call
 
     @property
-    def _price(self) -> Price | None:
+    def _price(self) -> ModelPrice | None:
         return self._settings.price or self.facts.price
 
     def _reserved(self) -> frozenset[str]:
         return self.reserved
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One call per request."""
-        for request in requests:
-            yield self._outcome(request)
-
     def close(self) -> None:
-        """Close the connection. The next edit opens it again."""
-        with self._lock:
-            connections = (self._connection, self._storage)
-            self._connection = self._storage = None
-        for connection in connections:
-            if connection is not None:
-                connection.close()
+        """Close the connections. The next edit opens them again."""
+        self.server.close()
 
-    def _outcome(self, request: Request) -> EditOutcome:
-        given, taken = len(request.portraits), self.capabilities.inputs
-        if given > taken:
-            error = f"{self._settings.model!r} takes {taken} portraits, not {given}{self.more_inputs}"
-            return Failed(error=error, retryable=False)
-        try:
-            pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
-        except (UnreadableImage, OSError) as error:
-            return Failed(error=str(error), retryable=False)
+    def edit_one(self, request: Request) -> EditOutcome:
+        """One call."""
+        pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed, key=request.key)
-        turn = self._limiter.wait()
-        if isinstance(turn, TooEarly):
-            return turn.failed(self.service)
         try:
-            return self._edited(call, self._ask(self._connected(), call))
-        except Declined as declined:
+            return self._edited(call, self._ask(self.server.connected(), call))
+        except CallDeclined as declined:
             cost, note = self._cost(declined.usage, call)
-            effective = self._without_secrets({"signal": declined.signal, **note})
-            return Refused(message=self._redacted(declined.message), effective=effective, cost=cost)
+            effective = self.server.without_secrets({"signal": declined.signal, **note})
+            return Refused(message=self.server.redacted(declined.message), effective=effective, cost=cost)
         except CallFailed as failure:
             if isinstance(failure, JobGone) or not failure.failed.retryable:
                 self._give_up(call)
             return self._failed(failure, call)
 
-    def _edited(self, call: Call, answer: Answer) -> Edited:
+    def _edited(self, call: Call, answer: HostedAnswer) -> Edited:
         usage = replace(answer.usage, images=1)
         try:
             size = images.read_picture(answer.image, name="the returned file").size
@@ -236,11 +212,11 @@ class Hosted(ABC):
         if (exact := self._exact_size()) and size != exact:
             raise JobGone(f"the picture has {size[0]}×{size[1]} pixels instead of {exact[0]}×{exact[1]}", usage=usage)
         cost, note = self._cost(usage, call, size)
-        effective = self._without_secrets({"size": list(size), **answer.effective, **note})
+        effective = self.server.without_secrets({"size": list(size), **answer.effective, **note})
         return Edited(image=answer.image, effective=effective, cost=cost)
 
     def _failed(self, failure: CallFailed, call: Call) -> Failed:
-        error = f"{self.service}: {shortened(self._redacted(failure.failed.error))}"
+        error = f"{self.name}: {shortened(self.server.redacted(failure.failed.error))}"
         if failure.usage == Usage():  # rejected, or not done yet
             return replace(failure.failed, error=error)
         cost, note = self._cost(failure.usage, call)
@@ -268,19 +244,15 @@ class Hosted(ABC):
                 return from_base64(link.partition(";base64,")[2])
             except CallFailed as broken:
                 raise JobGone(broken.failed.error) from None
-        problem, reply = "", None
+        reply: Reply | None = None
 
         def fetched() -> bytes:
-            nonlocal problem, reply
-            try:
-                reply, problem = None, ""
-                reply = self._download(cast("str", link))
-                problem = _unlike_a_picture(reply.content) if reply.status < 300 else reply.text[:200] or "empty"
-            except Unanswered as error:
-                problem = str(error)
-            if problem or reply is None:
-                problem = f"{reply.status}: {problem}" if reply else problem
-                raise CallFailed(f"the picture cannot be fetched for now ({problem})", retryable=True)
+            nonlocal reply
+            reply = None
+            reply = self.server.download(cast("str", link))
+            problem = _unlike_a_picture(reply.content) if reply.status < 300 else reply.text[:200] or "empty"
+            if problem:
+                raise CallFailed(f"the picture cannot be fetched for now ({reply.status}: {problem})")
             return reply.content
 
         def renew() -> None:
@@ -297,7 +269,7 @@ class Hosted(ABC):
                 return reply.content  # broken for good, not a page of words
             # Who keeps the picture is not the provider: none of its statuses concerns the account.
             if reply and renewed is None and not is_temporary(reply.status):
-                raise JobGone(f"the picture is not there ({problem})") from None
+                raise JobGone(f"the picture is not there ({reply.status}: {reply.text[:200] or 'empty'})") from None
             raise
 
     def _repeated(
@@ -329,50 +301,15 @@ class Hosted(ABC):
                 between()
         raise AssertionError("the last failure is raised")
 
-    def _download(self, link: str) -> Reply:
-        """What is behind a link, without our headers: its host must not see a key."""
-        from stillme.core.http.client import Connection
 
-        with self._lock:
-            if self._storage is None:
-                self._storage = Connection(timeout=self._settings.timeout, follow_redirects=True)
-            storage = self._storage
-        return storage.send("GET", link)
-
-    # -- keys -------------------------------------------------------------------------------------------------------
-
-    def _connected(self) -> JsonClient:
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect(self._key())
-            return self._connection
-
-    def _key(self, url: str | None = None) -> str:
-        """The key, if it may be sent to this address (by default `base_url`); "none" for a server without keys."""
-        for problem in self._address_problems(url or self._settings.base_url):
-            raise CallFailed(problem, retryable=True, fatal=True)
-        key = self._environment()
-        needed = self._key_variable and (key or self.key_required or self._settings.key_variable)
-        if needed and (problem := key_problem(self._key_variable)):
-            raise CallFailed(problem, retryable=True, fatal=True)
-        return key or "none"
-
-    def _address_problems(self, url: str) -> Iterator[str]:
-        sent = self._key_variable if self.key_required or self._environment() else ""
-        return problems_of(url, key=sent, insecure_http=self._settings.insecure_http)
-
-    def _secrets(self) -> Sequence[str]:
-        """What must not be stored."""
-        return (self._environment(),)
-
-    def _redacted(self, text: str) -> str:
-        return redacted(text, *self._secrets())
-
-    def _without_secrets(self, effective: Mapping[str, Json]) -> Mapping[str, Json]:
-        return without_secrets(dict(effective), *self._secrets())
-
-    def _environment(self) -> str:
-        return key_in(self._key_variable)
+def from_base64(text: object) -> bytes:
+    """The bytes of a base64 field."""
+    if not isinstance(text, str) or not text:
+        raise unexpected_answer("no picture in base64", text)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise unexpected_answer(f"invalid base64 ({error})", text[:80]) from None
 
 
 def _legible(content: bytes) -> str:

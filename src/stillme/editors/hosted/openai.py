@@ -9,21 +9,21 @@ filter: it marks a refusal in `error.code`, in the code of the inner error, or i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from stillme.core.json_paths import dig
-from stillme.core.types import Json, Request
+from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Reply, Usage, unexpected_answer
+from stillme.core.json_paths import count, dig
+from stillme.core.types import Json
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.encoded_images import from_base64
-from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
-from stillme.editors.revisions import revision_note
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, JobGone, from_base64
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 _KNOWN = catalogue.service("openai")
 _REFUSALS = frozenset(
@@ -87,29 +87,30 @@ class ServerParameters(ImagesParameters):
     """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
 
 
-class _Images(Hosted):
+ImagesP = TypeVar("ImagesP", bound=ImagesParameters)
+OpenAIP = TypeVar("OpenAIP", bound=OpenAIParameters)
+
+
+class _Images(Hosted[ImagesP]):
     """The Images API."""
+
+    @abstractmethod
+    def _fields(self, call: Call) -> Mapping[str, Any]:
+        """Request fields besides image, prompt and model."""
 
     def _path(self) -> str:
         return "/images/edits"
 
-    def _fields(self, call: Call) -> Mapping[str, Any]:
-        """Request fields besides image, prompt and model."""
-        return {}
-
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         field = "image[]" if len(call.pictures) > 1 else "image"
         fields = {"prompt": call.instruction, "model": self._settings.model, **self._fields(call)}
-        form = {name: _written(value) for name, value in {**fields, **self._settings.extra}.items()}
+        written = {**fields, **self._settings.extra}.items()
+        form = {name: value if isinstance(value, str) else json.dumps(value) for name, value in written}
         files = [(field, (picture.file_name, picture.data, picture.mime)) for picture in call.pictures]
         reply = connection.send("POST", self._path(), files=files, form=form)
         if reply.status >= 400:
             raise _from_error(reply)
-        return self._answer(reply)
-
-    def _answer(self, reply: Reply) -> Answer:
-        body = reply.body
-        usage = _usage(dig(body, "usage"))
+        body, usage = reply.body, _usage(dig(reply.body, "usage"))
         first: Json = dig(body, "data", 0)
         if not isinstance(first, dict):
             raise unexpected_answer("no picture in the answer", reply.text, usage=usage or UNKNOWN)
@@ -125,23 +126,21 @@ class _Images(Hosted):
             "revised_prompt": dig(first, "revised_prompt"),
             **{name: dig(body, name) for name in ("model", "quality", "background", "output_format")},
         }
-        return Answer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
+        return HostedAnswer(
+            image=image, usage=usage, effective={name: value for name, value in details.items() if value}
+        )
 
 
-class OpenAIImages(_Images):
+class OpenAIImages(_Images[OpenAIP]):
     """OpenAI's image models over the Images API."""
 
-    Parameters: ClassVar[type[BaseModel]] = OpenAIParameters
-    service: ClassVar[str] = "openai"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    seed: ClassVar[Literal["best_effort", "none"]] = "none"
-
-    def __init__(self, parameters: OpenAIParameters) -> None:
-        self._images = parameters
-        super().__init__(parameters)
+    Parameters = OpenAIParameters
+    name = "openai"
+    key_variable = "OPENAI_API_KEY"
+    seed = "none"
 
     def _exact_size(self) -> tuple[int, int] | None:
-        size = str(self._settings.extra.get("size") or self._images.size)
+        size = str(self._settings.extra.get("size") or self._settings.size)
         if size == "auto":
             return None
         width, height = size.split("x")
@@ -151,7 +150,7 @@ class OpenAIImages(_Images):
         by_quality = self.facts.image_tokens
         width, height = self._exact_size() or (1024, 1024)
         # What `auto` will choose is not known: the dearest.
-        quality = str(self._settings.extra.get("quality") or self._images.quality)
+        quality = str(self._settings.extra.get("quality") or self._settings.quality)
         tokens = by_quality.get(quality, max(by_quality.values(), default=0))
         return replace(
             super()._expected_usage(),
@@ -164,51 +163,35 @@ class OpenAIImages(_Images):
         return {**self._settings.model_dump(include=names, exclude_none=True), "output_format": "png"}
 
 
-class AzureImages(OpenAIImages):
+class AzureImages(OpenAIImages[AzureParameters]):
     """OpenAI's image models in an Azure resource."""
 
-    Parameters: ClassVar[type[BaseModel]] = AzureParameters
-    service: ClassVar[str] = "azure"
-    key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"api-key": "{key}"}
-
-    def __init__(self, parameters: AzureParameters) -> None:
-        self._version = parameters.api_version
-        super().__init__(parameters)
+    Parameters = AzureParameters
+    name = "azure"
+    key_variable = "AZURE_OPENAI_API_KEY"
+    headers = {"api-key": "{key}"}
 
     def _path(self) -> str:
-        if self._version == "v1":
+        version = self._settings.api_version
+        if version == "v1":
             return "/openai/v1/images/edits"
-        place = "v1" if self._version == "preview" else f"deployments/{self._settings.model}"
-        return f"/openai/{place}/images/edits?api-version={self._version}"
+        place = "v1" if version == "preview" else f"deployments/{self._settings.model}"
+        return f"/openai/{place}/images/edits?api-version={version}"
 
 
-class ImageServer(_Images):
+class ImageServer(_Images[ServerParameters]):
     """A server with OpenAI's Images API, such as vLLM-Omni or SGLang-diffusion, by `base_url`."""
 
-    Parameters: ClassVar[type[BaseModel]] = ServerParameters
-    service: ClassVar[str] = "openai-server"
-    key_variable: ClassVar[str] = ""
-    key_required: ClassVar[bool] = False
-
-    def __init__(self, parameters: ServerParameters) -> None:
-        self._revision = parameters.revision
-        super().__init__(parameters)
-
-    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._revision, self._settings.base_url)
+    Parameters = ServerParameters
+    name = "openai-server"
+    key_required = False
 
     def _fields(self, call: Call) -> Mapping[str, Any]:
         size = self._settings.model_dump(include={"size"})
         return {**size, "seed": call.seed, "n": 1, "response_format": "b64_json"}
 
 
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _from_error(reply: Reply) -> Declined | CallFailed:
+def _from_error(reply: Reply) -> CallDeclined | CallFailed:
     # Other servers may have the error at the top level.
     error: Json = dig(reply.body, "error") or reply.body
     inner: Json = next((entry for name in _INNER if (entry := dig(error, name))), None)
@@ -216,31 +199,21 @@ def _from_error(reply: Reply) -> Declined | CallFailed:
     marks = {"inner_error.code": inner_code, "error.code": code}
     mark = next((f"{name} = {value}" for name, value in marks.items() if value in _REFUSALS), None)
     if mark:
-        categories = _filtered(dig(inner, "content_filter_results") or dig(error, "content_filter_results"))
+        results: Json = dig(inner, "content_filter_results") or dig(error, "content_filter_results") or ()
+        # The categories that Azure's filter names.
+        categories = sorted(name for name in results if dig(results, name, "filtered") is True)
         signal = f"{mark} ({', '.join(categories)})" if categories else mark
-        return Declined(str(dig(error, "message") or signal), signal=signal)
-    failure = from_status(reply.status, reply.explanation, reply.headers)
-    return failure.as_fatal() if code in _FATAL else failure
-
-
-def _filtered(results: Json) -> list[str]:
-    """The categories that Azure's filter names."""
-    if not isinstance(results, dict):
-        return []
-    return sorted(name for name, result in cast("dict[str, Json]", results).items() if dig(result, "filtered") is True)
+        return CallDeclined(str(dig(error, "message") or signal), signal=signal)
+    return reply.failure().as_fatal() if code in _FATAL else reply.failure()
 
 
 def _usage(reported: Json) -> Usage | None:
-    def count(*path: str) -> int:
-        tokens = dig(reported, *path)
-        return tokens if isinstance(tokens, int) else 0
-
     if not isinstance(reported, dict):
         return None
-    written = count("output_tokens_details", "text_tokens")
+    written = count(reported, "output_tokens_details", "text_tokens")
     return Usage(
-        input_text=count("input_tokens_details", "text_tokens"),
-        input_image=count("input_tokens_details", "image_tokens"),
+        input_text=count(reported, "input_tokens_details", "text_tokens"),
+        input_image=count(reported, "input_tokens_details", "image_tokens"),
         output_text=written,
-        output_image=max(0, count("output_tokens") - written),
+        output_image=max(0, count(reported, "output_tokens") - written),
     )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import re
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from stillme.core.http.replies import origin_of
+from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Reply, Usage, origin_of, unexpected_answer
 from stillme.core.json_paths import Mark, follow
-from stillme.core.protocols import Jobs
+from stillme.core.protocols import AcceptedJobs
 from stillme.core.types import Json
-from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, JobGone
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 _IN_FRONT = frozenset({401, 402, 403, 404, 405, 408, 409, 410, 425, 429, 502, 503, 504})
 """Statuses that say nothing about a job where its result is asked for; with any other, the job itself has failed."""
@@ -82,49 +84,50 @@ class JobsInMemory:
         """Remember it."""
         self._jobs[key] = job
 
-    def answered(self, key: str) -> None:
-        """Forget it: who has the answer does not ask again."""
-        self.end(key)
-
     def end(self, key: str) -> None:
         """Forget it."""
         self._jobs.pop(key, None)
 
+    answered = end
 
-class Queued(Hosted):
+
+P = TypeVar("P", bound=ResumingParameters)
+
+
+class Queued(Hosted[P]):
     """An editor whose provider accepts work now and gives the picture later, by a `Queue`.
 
-    A subclass implements `_submission`, which hands the work in. The job's address is remembered before the wait, and
+    A subclass implements `_submit`, which sends the work. The job's address is remembered before the wait, and
     asked for again until it gives a picture, a refusal or `JobGone`: neither a failed look nor a crash pays twice.
     (docs/decisions/004-paid-jobs-survive-crashes.md)
     """
 
     queue: Queue
 
-    def __init__(self, parameters: ResumingParameters) -> None:
+    def __init__(self, parameters: P) -> None:
         super().__init__(parameters)
         self._poll_seconds = parameters.poll_seconds
-        self._jobs: Jobs = JobsInMemory()
+        self._jobs: AcceptedJobs = JobsInMemory()
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
+    @abstractmethod
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         """Send the work, once."""
-        raise NotImplementedError
 
-    def remember_in(self, jobs: Jobs) -> None:
+    def remember_in(self, jobs: AcceptedJobs) -> None:
         """Keep jobs where a crash does not lose them."""
         self._jobs = jobs
 
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         job = self._jobs.open(call.key)
         if job is None:
-            submitted = self._submit(connection, call)
-            if isinstance(submitted, Answer):
-                return submitted
-            job = submitted
+            accepted = self._accepted(self._checked(self._submit(connection, call)), call)
+            if isinstance(accepted, HostedAnswer):
+                return accepted
+            job = accepted
             self._jobs.add(call.key, job)
         try:
             answer = self._collect(connection, job, call)
-        except Declined:
+        except CallDeclined:
             self._jobs.answered(call.key)
             raise
         self._jobs.answered(call.key)
@@ -133,70 +136,69 @@ class Queued(Hosted):
     def _give_up(self, call: Call) -> None:
         self._jobs.end(call.key)
 
-    def _poll(self, look: Callable[[], Reply], done: Callable[[Reply], bool]) -> Reply:
-        """Look until the job is done. Raises `JobGone` if the provider no longer has it."""
-
-        def looked() -> Reply:
-            reply = look()
-            reply.require_json()
-            return reply
-
-        end = time.monotonic() + self._settings.timeout
-        pause = self._poll_seconds
-        while not done(reply := self._repeated(looked, end=end)):
-            if time.monotonic() + pause > end:
-                waited = f"not done after {self._settings.timeout:g} s; the same job is asked for again"
-                raise CallFailed(waited, retryable=True)
-            time.sleep(pause)
-            pause = min(pause * 1.5, max(5.0, self._poll_seconds))
-        return reply
-
-    def _submit(self, client: JsonClient, call: Call) -> str | Answer:
-        """Hand the work in; returns where its result is asked for, or the result itself."""
-        reply = self._checked(self._submission(client, call))
+    def _accepted(self, reply: Reply, call: Call) -> str | HostedAnswer:
+        """Where the result of accepted work is asked for, or the result itself."""
         link = self._link(reply)
         if link is None:
             return self._address(reply.body)
         effective = dict(self._effective(reply.body, call))
         if str(link).startswith("data:"):
-            return Answer(image=self._picture(link), effective=effective)
+            return HostedAnswer(image=self._picture(link), effective=effective)
         return _PICTURE + json.dumps([link, effective])
 
-    def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+    def _collect(self, connection: Connection, job: str, call: Call) -> HostedAnswer:
         """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
         if job.startswith(_PICTURE):
             link, effective = json.loads(job.removeprefix(_PICTURE))
-            return Answer(image=self._picture(link), effective=effective)
-        result, link = self._result(client, job)
-
-        def renewed() -> Json:
-            nonlocal result
-            result, link = self._result(client, job)
-            return link
-
-        usage = self._usage(result.body)
+            return HostedAnswer(image=self._picture(link), effective=effective)
+        result = self._result(connection, job)
+        usage, link = self._usage(result.body), self._link(result)
         if link is None:
             raise JobGone(f"no picture in the answer; the answer: {result.text}", usage=replace(usage, images=1))
-        image = self._picture(link, renewed)
-        return Answer(image=image, usage=usage, effective=dict(self._effective(result.body, call)))
+        image = self._image(connection, link, lambda: self._link(self._result(connection, job)))
+        return HostedAnswer(image=image, usage=usage, effective=dict(self._effective(result.body, call)))
 
-    def _result(self, client: JsonClient, job: str) -> tuple[Reply, Json]:
-        """What a job that has ended well says, and the link to its picture."""
-        queue = self.queue
-        look = queue.look.replace("{job}", job)
-        reply = self._poll(lambda: self._checked(client.send("GET", look)), lambda seen: queue.ended(self._state(seen)))
+    def _image(self, connection: Connection, link: Json, renewed: Callable[[], Json]) -> bytes:
+        return self._picture(link, renewed)
+
+    def _result(self, connection: Connection, job: str) -> Reply:
+        """What a job that has ended well says."""
+        reply, queue = self._ended(connection, job), self.queue
         if (state := self._state(reply)) not in queue.done:
-            words = follow(reply.body, queue.reason) or "no explanation"
             usage = self._usage(reply.body) if queue.seconds else None
-            raise JobGone(f"the job ended with {state!r}: {words}", usage=usage)
+            raise JobGone(f"the job ended with {state!r}: {self._reason(reply.body)}", usage=usage)
         if not queue.result:
-            return reply, self._link(reply)
+            return reply
 
-        def ended() -> tuple[Reply, Json]:
-            result = self._checked(client.send("GET", queue.result.replace("{job}", job)), of_the_job=True)
-            return result, self._link(result)
+        def asked() -> Reply:
+            result = self._checked(connection.send("GET", queue.result.replace("{job}", job)), of_the_job=True)
+            self._link(result)  # a page of words instead of an answer is asked for again
+            return result
 
-        return self._repeated(ended)
+        return self._repeated(asked)
+
+    def _ended(self, connection: Connection, job: str) -> Reply:
+        """Look until the job has an end. Raises `JobGone` if the provider no longer has it."""
+
+        def looked() -> Reply:
+            reply = self._look(connection, job)
+            reply.require_json()
+            return reply
+
+        end = time.monotonic() + self._settings.timeout
+        pause = self._poll_seconds
+        while not self.queue.ended(self._state(reply := self._repeated(looked, end=end))):
+            if time.monotonic() + pause > end:
+                raise CallFailed(f"not done after {self._settings.timeout:g} s; the same job is asked for again")
+            time.sleep(pause)
+            pause = min(pause * 1.5, max(5.0, self._poll_seconds))
+        return reply
+
+    def _look(self, connection: Connection, job: str) -> Reply:
+        return self._checked(connection.send("GET", self.queue.look.replace("{job}", job)))
+
+    def _reason(self, body: Json) -> str:
+        return str(follow(body, self.queue.reason) or "no explanation")
 
     def _state(self, reply: Reply) -> Json:
         return follow(reply.body, self.queue.state)
@@ -210,7 +212,7 @@ class Queued(Hosted):
             if (value := mark.found(reply.body)) is not None:
                 signal = f"{mark.path.replace('.*', '')} = {value}"
                 usage = replace(self._usage(reply.body), images=mark.pictures if reply.status < 400 else 0)
-                raise Declined(mark.message(reply.body) or str(value), signal=signal, usage=usage)
+                raise CallDeclined(mark.message(reply.body) or str(value), signal=signal, usage=usage)
         try:
             return reply.require_success()
         except CallFailed as failure:

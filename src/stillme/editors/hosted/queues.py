@@ -10,17 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from stillme.core.http.replies import CallFailed, Reply
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Call
-from stillme.editors.hosted.faults import CallFailed
-from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 _FAL, _REPLICATE = catalogue.service("fal"), catalogue.service("replicate")
 _BFL, _DASHSCOPE = catalogue.service("bfl"), catalogue.service("dashscope")
@@ -37,25 +38,27 @@ class NamedFieldsParameters(ResumingParameters):
     """Empty for a model that takes no seed."""
 
 
-class NamedFields(Queued):
+N = TypeVar("N", bound=NamedFieldsParameters)
+
+
+class NamedFields(Queued[N]):
     """A queue whose models differ in the names of their request fields."""
 
-    def __init__(self, parameters: NamedFieldsParameters) -> None:
-        self._named = parameters
+    def __init__(self, parameters: N) -> None:
         super().__init__(parameters)
         self._images = (parameters.images or self.facts.images).split(",")
         if not parameters.seed_field:
             self.capabilities = replace(self.capabilities, seed="none")
 
     def _reserved(self) -> frozenset[str]:
-        return self.reserved | {*(name.removesuffix("[]") for name in self._images), self._named.seed_field}
+        return self.reserved | {*(name.removesuffix("[]") for name in self._images), self._settings.seed_field}
 
     def _fields(self, call: Call) -> dict[str, Any]:
         """Prompt, images and seed under the model's field names."""
         links = [picture.data_uri for picture in call.pictures]
         pictures = {name.removesuffix("[]"): links if name.endswith("[]") else links[0] for name in self._images}
-        seed = {self._named.seed_field: call.seed} if self._named.seed_field else {}
-        return {"prompt": call.instruction, **pictures, **seed, **self._named.extra}
+        seed = {self._settings.seed_field: call.seed} if self._settings.seed_field else {}
+        return {"prompt": call.instruction, **pictures, **seed, **self._settings.extra}
 
 
 class FalParameters(NamedFieldsParameters):
@@ -65,13 +68,13 @@ class FalParameters(NamedFieldsParameters):
     base_url: str = _FAL.base_url
 
 
-class Fal(NamedFields):
+class Fal(NamedFields[FalParameters]):
     """Image editing models hosted by fal."""
 
-    Parameters: ClassVar[type[BaseModel]] = FalParameters
-    service: ClassVar[str] = "fal"
-    key_variable: ClassVar[str] = "FAL_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"Authorization": "Key {key}"}
+    Parameters = FalParameters
+    name = "fal"
+    key_variable = "FAL_KEY"
+    headers = {"Authorization": "Key {key}"}
     queue = Queue(
         link="response_url",
         look="{job}/status",
@@ -87,8 +90,8 @@ class Fal(NamedFields):
         effective={"seed": "seed", "revised_prompt": "prompt"},
     )
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
-        return client.send("POST", f"/{self._named.model}", body=self._fields(call))
+    def _submit(self, connection: Connection, call: Call) -> Reply:
+        return connection.send("POST", f"/{self._settings.model}", body=self._fields(call))
 
 
 class ReplicateParameters(NamedFieldsParameters):
@@ -98,12 +101,12 @@ class ReplicateParameters(NamedFieldsParameters):
     base_url: str = _REPLICATE.base_url
 
 
-class Replicate(NamedFields):
+class Replicate(NamedFields[ReplicateParameters]):
     """Image editing models hosted by Replicate."""
 
-    Parameters: ClassVar[type[BaseModel]] = ReplicateParameters
-    service: ClassVar[str] = "replicate"
-    key_variable: ClassVar[str] = "REPLICATE_API_TOKEN"
+    Parameters = ReplicateParameters
+    name = "replicate"
+    key_variable = "REPLICATE_API_TOKEN"
     queue = Queue(
         job="/v1/predictions/{id}",
         waiting=("starting", "processing", "queued"),
@@ -116,12 +119,12 @@ class Replicate(NamedFields):
         effective={"id": "id", "model": "model", "version": "version"},
     )
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
-        name, _, version = self._named.model.partition(":")
+    def _submit(self, connection: Connection, call: Call) -> Reply:
+        name, _, version = self._settings.model.partition(":")
         fields = {"input": self._fields(call)}
         if version:
-            return client.send("POST", "/v1/predictions", body={**fields, "version": version})
-        return client.send("POST", f"/v1/models/{name}/predictions", body=fields)
+            return connection.send("POST", "/v1/predictions", body={**fields, "version": version})
+        return connection.send("POST", f"/v1/models/{name}/predictions", body=fields)
 
 
 class BflParameters(ResumingParameters):
@@ -135,14 +138,15 @@ class BflParameters(ResumingParameters):
     """Let the service rewrite the instruction."""
 
 
-class Bfl(Queued):
+class Bfl(Queued[BflParameters]):
     """FLUX models by Black Forest Labs."""
 
-    Parameters: ClassVar[type[BaseModel]] = BflParameters
-    service: ClassVar[str] = "bfl"
-    key_variable: ClassVar[str] = "BFL_API_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"x-key": "{key}"}
-    reserved: ClassVar[frozenset[str]] = frozenset({"input_image", "prompt", "prompt_upsampling", "seed"})
+    Parameters = BflParameters
+    name = "bfl"
+    key_variable = "BFL_API_KEY"
+    rewriting = "prompt_upsampling"
+    headers = {"x-key": "{key}"}
+    reserved = frozenset({"input_image", "prompt", "prompt_upsampling", "seed"})
     queue = Queue(
         link="polling_url",
         job="/v1/get_result?id={id}",
@@ -159,22 +163,17 @@ class Bfl(Queued):
         effective={"seed": "result.seed", "revised_prompt": "result.prompt"},
     )
 
-    def __init__(self, parameters: BflParameters) -> None:
-        self._bfl = parameters
-        super().__init__(parameters)
-        self.capabilities = replace(self.capabilities, rewrites_prompt=parameters.prompt_upsampling)
-
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         names = ["input_image", *(f"input_image_{number}" for number in range(2, len(call.pictures) + 1))]
         fields = {
             "prompt": call.instruction,
             **dict(zip(names, (picture.base64 for picture in call.pictures), strict=True)),
             "seed": call.seed,
-            "output_format": self._bfl.output_format,
-            "prompt_upsampling": self._bfl.prompt_upsampling,
-            **self._bfl.extra,
+            "output_format": self._settings.output_format,
+            "prompt_upsampling": self._settings.prompt_upsampling,
+            **self._settings.extra,
         }
-        return client.send("POST", f"/v1/{self._bfl.model}", body=fields)
+        return connection.send("POST", f"/v1/{self._settings.model}", body=fields)
 
 
 class DashScopeParameters(ResumingParameters):
@@ -193,13 +192,14 @@ class DashScopeParameters(ResumingParameters):
     """The service cuts longer instructions off silently, so they fail instead."""
 
 
-class DashScope(Queued):
+class DashScope(Queued[DashScopeParameters]):
     """Qwen image models by Alibaba Cloud Model Studio."""
 
-    Parameters: ClassVar[type[BaseModel]] = DashScopeParameters
-    service: ClassVar[str] = "dashscope"
-    key_variable: ClassVar[str] = "DASHSCOPE_API_KEY"
-    reserved: ClassVar[frozenset[str]] = frozenset({"n", "prompt_extend", "seed", "size"})
+    Parameters = DashScopeParameters
+    name = "dashscope"
+    key_variable = "DASHSCOPE_API_KEY"
+    rewriting = "prompt_extend"
+    reserved = frozenset({"n", "prompt_extend", "seed", "size"})
     queue = Queue(
         job="/tasks/{output.task_id}",
         state="output.task_status",
@@ -216,25 +216,21 @@ class DashScope(Queued):
         effective={"request_id": "request_id"},
     )
 
-    def __init__(self, parameters: DashScopeParameters) -> None:
-        self._scope = parameters
-        super().__init__(parameters)
-        self.capabilities = replace(self.capabilities, rewrites_prompt=bool(parameters.prompt_extend))
-
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
-        length, limit = len(call.instruction), self._scope.max_characters
-        if length > limit:
-            raise CallFailed(
-                f"the instruction has {length} characters; {self._scope.model!r} reads {limit}", retryable=False
-            )
+    def _submit(self, connection: Connection, call: Call) -> Reply:
+        settings, length = self._settings, len(call.instruction)
+        if length > (limit := settings.max_characters):
+            error = f"the instruction has {length} characters; {settings.model!r} reads {limit}"
+            raise CallFailed(error, retryable=False)
         content = [*({"image": picture.data_uri} for picture in call.pictures), {"text": call.instruction}]
-        rewriting = {} if "prompt_extend" in self.facts.rejects else {"prompt_extend": bool(self._scope.prompt_extend)}
-        size = {"size": self._scope.size} if self._scope.size else {}
-        more = {"n": 1, "seed": call.seed, "watermark": False, **rewriting, **size, **self._scope.extra}
+        rewriting = (
+            {} if "prompt_extend" in self.facts.rejects else {"prompt_extend": bool(self._settings.prompt_extend)}
+        )
+        size = {"size": self._settings.size} if self._settings.size else {}
+        more = {"n": 1, "seed": call.seed, "watermark": False, **rewriting, **size, **self._settings.extra}
         messages = [{"role": "user", "content": content}]
-        return client.send(
+        return connection.send(
             "POST",
-            f"/services/aigc/{'image' if self._scope.as_task else 'multimodal'}-generation/generation",
-            body={"model": self._scope.model, "input": {"messages": messages}, "parameters": more},
-            headers={"X-DashScope-Async": "enable"} if self._scope.as_task else None,
+            f"/services/aigc/{'image' if self._settings.as_task else 'multimodal'}-generation/generation",
+            body={"model": self._settings.model, "input": {"messages": messages}, "parameters": more},
+            headers={"X-DashScope-Async": "enable"} if self._settings.as_task else None,
         )

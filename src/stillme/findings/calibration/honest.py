@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stillme.core import images
 from stillme.core.errors import StillmeError
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Parameters, spec_of
 from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Request
 from stillme.editors.regions import regions_of
 
@@ -145,11 +144,10 @@ def edits(kinds: Sequence[str] = (), *, guilt: str = "") -> tuple[HonestEdit, ..
     )
 
 
-class HonestEditor:
+class HonestEditor(Editor):
     """Makes one honest, or guilty, edit of every portrait."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = Parameters
 
     def __init__(self, edit: HonestEdit, portraits: Sequence[Portrait]) -> None:
         self._edit = edit
@@ -157,19 +155,13 @@ class HonestEditor:
         self.spec = spec_of("honest", f"{load().version}-{edit.name}", Parameters())
         self.capabilities = Capabilities(seed="exact", attributes_matter=bool(edit.guilt))
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """Edit each portrait."""
-        for request in requests:
-            (portrait,) = request.portraits
-            try:
-                made = self._edit.apply(portrait, skipped=portrait.id in self._skipped)
-            except StillmeError as error:
-                yield Failed(error=str(error), retryable=False)
-                continue
-            yield Edited(image=_saved(made))
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def edit_one(self, request: Request) -> EditOutcome:
+        """Edit a portrait."""
+        (portrait,) = request.portraits
+        try:
+            return Edited(image=_saved(self._edit.apply(portrait, skipped=portrait.id in self._skipped)))
+        except StillmeError as error:
+            return Failed(error=str(error), retryable=False)
 
 
 def _saved(picture: Picture) -> bytes:

@@ -18,7 +18,7 @@ from stillme.core import images, registry
 from stillme.core.files import write_whole
 from stillme.core.protocols import Judge
 from stillme.core.rubric.limits import load as load_limits
-from stillme.core.throttle import patiently
+from stillme.core.throttle import call_with_retry
 from stillme.core.types import ImageFile, Pair, Rated
 from stillme.findings.calibration.records import Moved, Stress
 from stillme.judges.questions import AXES
@@ -108,7 +108,7 @@ def _answers(judge: Judge, tasks: Sequence[tuple[str, Pair]], folder: Path) -> A
         key = f"{form} {pair.edit}"
         if key in known:
             return key, known[key]
-        assessment = patiently(lambda: next(iter(judge.judge([pair]))), lambda answer: answer.failure)
+        assessment = call_with_retry(lambda: next(iter(judge.judge([pair]))), lambda answer: answer.failure)
         if assessment.failure:
             return key, None
         return key, {axis: rating.score for axis, rating in assessment.ratings.items() if isinstance(rating, Rated)}

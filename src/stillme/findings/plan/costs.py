@@ -14,7 +14,7 @@ from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
 from stillme.core.errors import UnknownName
 from stillme.core.paper import setting
-from stillme.core.protocols import Priced, TakesGpus, expected_dollars
+from stillme.core.protocols import expected_dollars, overrides
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Spec
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions
@@ -139,7 +139,7 @@ class _Prices:
 
     def of(self, plugin: object, calls: int) -> tuple[float | None, str]:
         """Dollars of all calls, and the source of the price."""
-        if not calls or not isinstance(plugin, Priced):
+        if not calls:
             return 0.0, ""
         if self.measured and not self.in_the_audit:
             return calls * self.measured, f"${self.measured:.4g} each, measured in {self.run}"
@@ -160,7 +160,7 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, prices: _Pri
     counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
     calls = sum(counts.values())
     needs = named.editor.needs
-    on_cpu = isinstance(named.editor, TakesGpus) and not named.editor.gpus
+    on_cpu = overrides(named.editor, "gpus") and not named.editor.gpus
     gpu = not on_cpu and (bool(needs.memory_gb) or _ACCELERATED in needs.modules)
     speed = speed_of(named, options, assumed)
     dollars, price = prices.of(named.editor, calls)

@@ -11,7 +11,7 @@ from stillme import audit as audits
 from stillme.audit import Audit, NamedEditor
 from stillme.audit.config import MitigationSection
 from stillme.core.files import write_csv
-from stillme.core.protocols import Priced, ReadsFiles
+from stillme.core.protocols import Priced, overrides
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation import (
     NEEDS_FEATURES,
@@ -64,7 +64,7 @@ class RequestList:
 def write_requests(path: Path, file: Path) -> RequestList:
     """Write every request that an editor of finished files must find; of an audit without one, all requests."""
     audit = audits.load(path, ready=False)
-    readers = [named for named in audit.editors if isinstance(named.editor, ReadsFiles)]
+    readers = [named for named in audit.editors if overrides(named.editor, "expected_file")]
     editors = readers or list(audit.editors)
     needed = {
         portrait.id: portrait
@@ -142,10 +142,8 @@ def _words(
 def _expected_file(
     named: NamedEditor, portraits: tuple[Portrait, ...], arm: Arm, prompt: Prompt, seed: int
 ) -> tuple[str, str]:
-    if not isinstance(named.editor, ReadsFiles):
-        return "", ""
     try:
-        return str(named.editor.expected_file(portraits, prompt, arm, seed)), ""
+        return str(named.editor.expected_file(portraits, prompt, arm, seed) or ""), ""
     except ValueError as error:
         return "", str(error)
 

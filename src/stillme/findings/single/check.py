@@ -11,9 +11,9 @@ from typing import Any, assert_never
 from stillme.core import images, registry, rubric
 from stillme.core.errors import InvalidParameters, StillmeError
 from stillme.core.files import write_whole
-from stillme.core.protocols import ChecksRequests, Judge
+from stillme.core.protocols import Judge
 from stillme.core.rubric.limits import load as load_limits
-from stillme.core.throttle import patiently
+from stillme.core.throttle import call_with_retry
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 from stillme.estimates.numbers import decimal, percent
 from stillme.findings import calibration
@@ -226,9 +226,9 @@ def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
 
 def _assess(name: str, judge: Judge, pair: Pair) -> tuple[Assessment, Calibration | None]:
     try:
-        if isinstance(judge, ChecksRequests) and (problems := list(judge.problems([], [pair.prompt]))):
+        if problems := list(judge.problems([], [pair.prompt])):
             raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(problems)}.")
-        assessment = patiently(lambda: next(iter(judge.judge([pair]))), lambda said: said.failure)
+        assessment = call_with_retry(lambda: next(iter(judge.judge([pair]))), lambda said: said.failure)
     finally:
         judge.close()
     return assessment, calibration.find(judge.spec)

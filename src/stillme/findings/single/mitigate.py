@@ -14,8 +14,8 @@ from PIL import Image
 from stillme.core import images, registry
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.files import write_whole
-from stillme.core.protocols import ChecksRequests, Editor
-from stillme.core.throttle import patiently
+from stillme.core.protocols import Editor
+from stillme.core.throttle import call_with_retry
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 from stillme.findings.single import settings_by_name
 from stillme.mitigation import (
@@ -106,7 +106,7 @@ def describe(image: Path, extractors: Mapping[str, Extractor]) -> PortraitDescri
     said: list[tuple[str, Extraction]] = []
     for name, extractor in extractors.items():
         try:
-            said.append((name, patiently(partial(extractor.extract, file), _failure)))
+            said.append((name, call_with_retry(partial(extractor.extract, file), _failure)))
         finally:
             extractor.close()
     return PortraitDescription(portrait=str(image), said=said, prompt=merge(said))
@@ -156,7 +156,7 @@ def mitigate(job: MitigationJob, extractors: Mapping[str, Extractor]) -> Mitigat
         instruction = combined(job.prompt, description.prompt.sentence, job.position)
         request = _request(job, editor, instruction)
         _check_request(job, editor, request)
-        outcome = patiently(lambda: next(iter(editor.edit([request]))), _failure)
+        outcome = call_with_retry(lambda: next(iter(editor.edit([request]))), _failure)
         return Mitigated(description=description, instruction=instruction, outcome=outcome)
     finally:
         editor.close()
@@ -193,7 +193,7 @@ def _request(job: MitigationJob, editor: Editor, instruction: str) -> Request:
         arm=Arm.FEATURE,
         instruction=instruction,
         editor=editor.spec,
-        seed=job.seed if job.seed is not None else int(getattr(editor, "default_seed", 0)),
+        seed=job.seed if job.seed is not None else editor.default_seed,
     )
 
 
@@ -202,10 +202,9 @@ def _failure(outcome: Extraction | EditOutcome) -> Failed | None:
 
 
 def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None:
-    if isinstance(editor, ChecksRequests):
-        prompt = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
-        if problems := list(editor.problems(request.portraits, [prompt])):
-            raise StillmeError(f"The editor {job.editor!r} cannot make this edit: {'; '.join(problems)}.")
+    prompt = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
+    if problems := list(editor.problems(request.portraits, [prompt])):
+        raise StillmeError(f"The editor {job.editor!r} cannot make this edit: {'; '.join(problems)}.")
 
 
 def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:

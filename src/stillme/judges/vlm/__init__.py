@@ -8,13 +8,13 @@ values are never filled in. Providers, model names and prices are data, in model
 """
 
 from stillme.judges.vlm.model import Model
-from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
+from stillme.judges.vlm.replies import Malformed, ModelAnswered, ModelDeclined, Question, Reply
 from stillme.judges.vlm.settings import ModelSettings, Profile, TokenPrice, known_models, model_named
 
 __all__ = [
-    "Answered",
     "Malformed",
     "Model",
+    "ModelAnswered",
     "ModelDeclined",
     "ModelSettings",
     "Profile",

@@ -6,16 +6,22 @@ import json
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 from pydantic import BaseModel, Field
 
 from stillme.core.errors import StillmeError
 from stillme.core.http import event_loop
+from stillme.core.http.client import UNSENT
+from stillme.core.http.client import Client as HttpClient
+from stillme.core.http.replies import parsed
+from stillme.core.images.sending import EncodedImage
+from stillme.core.json_paths import dig
 from stillme.core.types import Json
-from stillme.judges.vlm.image_encoding import EncodedImage
 from stillme.judges.vlm.providers import ADAPTERS, Envelope, ProviderAdapter
 from stillme.judges.vlm.replies import Question
 from stillme.judges.vlm.settings import ModelSettings
@@ -28,6 +34,13 @@ if TYPE_CHECKING:
 
 _MUST_BE_SENT = ("temperature", "max_tokens", "effort", "verbosity", "detail", "service_tier")
 """Settings that must be in the request if they are set. Clients drop some with a warning, others silently."""
+
+_LONGEST_BODY = 200
+"""Characters of a body that is no answer."""
+_RATE_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficient_quota"})
+
+ARRIVED: ContextVar[list[Json]] = ContextVar("arrived")
+"""The envelopes of successful answers to the question that this task asks; None for a body that is no answer."""
 
 _DRY_RUN_LOCK = threading.Lock()
 """Warnings are silenced during a dry run, and Python can do that only for the whole process."""
@@ -51,7 +64,7 @@ class DryRun:
 
 
 @dataclass(slots=True)
-class Connection:
+class ModelConnection:
     """An open connection to one model."""
 
     settings: ModelSettings
@@ -81,20 +94,20 @@ class Connection:
         await self.http.aclose()
 
 
-def connect(settings: ModelSettings, key: str) -> Connection:
+def connect(settings: ModelSettings, key: str) -> ModelConnection:
     """Open a connection; raises `StillmeError` if the model would ignore a setting."""
     checked = dry_run(settings)
     if checked.problems:
         raise StillmeError(f"{'; '.join(checked.problems)}.")
     http = _http(settings)
-    return Connection(settings, _adapter(settings).client(settings, key, http), http, checked.sent)
+    return ModelConnection(settings, _adapter(settings).client(settings, key, http), http, checked.sent)
 
 
 def dry_run(settings: ModelSettings) -> DryRun:
     """Build a request with the real client, intercept it before it is sent, and compare it with the settings."""
     with _DRY_RUN_LOCK:
         body = event_loop.run(_intercepted(settings))
-    sent = {name: value for name, value in _adapter(settings).sent_settings(body).items() if value is not None}
+    sent = _adapter(settings).sent_settings(body)
     problems = [
         f"{settings.model!r} ignores `{name} = {getattr(settings, name)!r}`; leave it out"
         for name in _MUST_BE_SENT
@@ -151,17 +164,15 @@ def _json_schema(answer: type[BaseModel]) -> dict[str, Any]:
 
 async def _intercepted(settings: ModelSettings) -> Json:
     """The body of a request that the client built and that was not sent."""
-    import httpx2
-
     bodies: list[Json] = []
 
     def intercept(request: Request) -> httpx2.Response:
         bodies.append(json.loads(request.content))
         return httpx2.Response(400, json={"error": {"message": "a dry run is not sent"}})
 
-    blank = EncodedImage(data=b"-", size=(1, 1))
+    blank = EncodedImage(data=b"-", mime="image/jpeg", size=(1, 1))
     async with _http(settings, httpx2.MockTransport(intercept)) as http:
-        connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
+        connection = ModelConnection(settings, _adapter(settings).client(settings, "none", http), http, {})
         try:
             with warnings.catch_warnings():
                 # The request itself shows what is dropped, whether or not the client warns.
@@ -174,10 +185,55 @@ async def _intercepted(settings: ModelSettings) -> Json:
 
 
 def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) -> AsyncClient:
-    from stillme.judges.vlm.wire import QuestionClient
-
     return QuestionClient(_adapter(settings).required, timeout=settings.timeout, transport=transport)
 
 
 def _adapter(settings: ModelSettings) -> ProviderAdapter:
     return ADAPTERS[settings.provider]
+
+
+class QuestionClient(HttpClient):
+    """The HTTP client of one model, the last step before an answer is read.
+
+    An official client may fail over an answer that was paid for, such as a number of 5,000 digits. So the envelope with
+    its text and its tokens is read here, before anything else can raise.
+    """
+
+    def __init__(self, required: Sequence[str], **options: Any) -> None:
+        super().__init__(**options)
+        self._required = required
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a question, with an honest status in return: gateways answer 200 with an error, or with a web page."""
+        arrived = ARRIVED.get([])
+        try:
+            response = await super().send(request, **options)
+        except UNSENT:
+            raise
+        except BaseException:
+            # The question was sent, and may be charged though its answer did not arrive whole.
+            arrived.append(None)
+            raise
+        if response.status_code != httpx2.codes.OK:
+            return response
+        body = parsed(response.content)
+        if error := dig(body, "error"):
+            named = body if dig(error, "message") else {"error": {"message": str(error)}}
+            return httpx2.Response(_status(error), json=named, request=request)
+        absent = [name for name in self._required if dig(body, name) is None]
+        is_answer = isinstance(body, dict) and body != {} and not absent
+        arrived.append(body if is_answer else None)
+        if is_answer:
+            return response
+        what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"
+        message = f"an HTTP 200 without {what} ({response.text[:_LONGEST_BODY]!r})"
+        return httpx2.Response(httpx2.codes.BAD_GATEWAY, json={"error": {"message": message}}, request=request)
+
+
+def _status(error: Json) -> int:
+    """The status that an error should have had."""
+    code = str(dig(error, "code"))
+    if code.isdigit() and 400 <= int(code) < 600:
+        return int(code)
+    is_limit = code in _RATE_LIMITS or str(dig(error, "type")) in _RATE_LIMITS
+    return httpx2.codes.TOO_MANY_REQUESTS if is_limit else httpx2.codes.BAD_GATEWAY

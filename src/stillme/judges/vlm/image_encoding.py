@@ -7,27 +7,17 @@ import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from PIL import Image
 
 from stillme.core import images
+from stillme.core.images.sending import EncodedImage
 from stillme.core.types import ImageFile
 
 _CACHE_BYTES = 256 * 2**20
 _ENCODERS = threading.BoundedSemaphore(os.cpu_count() or 1)
 """More encoders than cores would only starve the thread that talks to the provider."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedImage:
-    """An image ready to send. Carries no file name, which could reveal the group."""
-
-    data: bytes
-    """The image's file."""
-    size: tuple[int, int]
-    mime: str = "image/jpeg"
 
 
 class _Key(NamedTuple):
@@ -93,4 +83,4 @@ def _encoded(image: ImageFile, side: int, quality: int) -> EncodedImage:
         buffer = io.BytesIO()
         # No chroma subsampling: it would alter skin tones.
         picture.save(buffer, "JPEG", quality=quality, subsampling=0)
-    return EncodedImage(data=buffer.getvalue(), size=picture.size)
+    return EncodedImage(data=buffer.getvalue(), mime="image/jpeg", size=picture.size)

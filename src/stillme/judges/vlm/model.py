@@ -10,16 +10,22 @@ from urllib.parse import urlsplit
 
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.http import event_loop
+from stillme.core.images.sending import EncodedImage
 from stillme.core.throttle import RateLimiter, TooEarly
 from stillme.core.types import UNPRICED, Failed, ImageFile, Json
-from stillme.judges.vlm import prices
-from stillme.judges.vlm.connection import Connection, connect, dry_run
-from stillme.judges.vlm.image_encoding import SHARED, EncodedImage, ImageEncoder
-from stillme.judges.vlm.keys import key_of
-from stillme.judges.vlm.reading import error_text, fault_of, read
-from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
+from stillme.judges.vlm.connection import ARRIVED, ModelConnection, connect, dry_run
+from stillme.judges.vlm.image_encoding import SHARED, ImageEncoder
+from stillme.judges.vlm.replies import (
+    Malformed,
+    ModelAnswered,
+    ModelDeclined,
+    Question,
+    Reply,
+    error_text,
+    fault_of,
+    read,
+)
 from stillme.judges.vlm.settings import ModelSettings
-from stillme.judges.vlm.wire import ARRIVED
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -46,7 +52,7 @@ class Model:
         self.encoder = encoder
         self._limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: ModelConnection | None = None
 
     def problems(self) -> list[str]:
         """Settings that this model would ignore, each as a sentence. Sends nothing."""
@@ -69,26 +75,26 @@ class Model:
         if connection is not None:
             event_loop.run(connection.close())
 
-    def connection(self) -> Connection:
+    def connection(self) -> ModelConnection:
         """The open connection; raises `StillmeError` for a missing key or a setting that would be ignored."""
         with self._lock:
             if self._connection is None:
-                self._connection = connect(self.settings, key_of(self.settings))
+                self._connection = connect(self.settings, self.settings.key)
             return self._connection
 
-    def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> Reply:
+    def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: ModelConnection) -> Reply:
         """Read a response, with its cost and the settings that really applied."""
-        cost = prices.dollars(self.settings, response)
+        cost = _dollars(self.settings, response)
         effective = _effective(response, prepared, connection)
         if cost is None:
             effective["cost"] = "unknown"
         reply = read(response, prepared.question.answer, effective, cost or 0.0)
         return replace(reply, error=f"{self.settings.model}: {reply.error}") if isinstance(reply, Failed) else reply
 
-    def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: Connection) -> Reply:
+    def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: ModelConnection) -> Reply:
         """An answer that the official client cannot read: what the envelope says of it, with its cost."""
         text, asked, answered = connection.envelope.read(body)
-        cost = prices.of_tokens(self.settings, asked, answered) if asked and answered else None
+        cost = self.settings.dollars(asked, answered) if asked and answered else None
         effective: dict[str, Json] = {
             "server": _server(self.settings),
             "sent": dict(connection.sent),
@@ -115,7 +121,7 @@ class Model:
             return Failed(error=str(error), retryable=True, fatal=True)
         return event_loop.run(self._attempt(connection, prepared))
 
-    async def _attempt(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
+    async def _attempt(self, connection: ModelConnection, prepared: PreparedQuestion) -> Reply:
         turn = await self._limiter.wait_async()
         if isinstance(turn, TooEarly):
             return turn.failed(self.settings.model)
@@ -140,14 +146,14 @@ def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
     match second:
         case Failed():
             return replace(second, error=f"{second.error} (before that: {first.problem})", cost=cost)
-        case Answered() | ModelDeclined() | Malformed():
+        case ModelAnswered() | ModelDeclined() | Malformed():
             # A sum with an unknown part is unknown.
             unknown = {"cost": "unknown"} if "cost" in first.effective else {}
             effective = {**second.effective, **unknown, "asked": 2}
             return replace(second, earlier=first.text, effective=effective, cost=cost)
 
 
-def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> dict[str, Json]:
+def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: ModelConnection) -> dict[str, Json]:
     details: dict[str, Any] = response.provider_details or {}
     used = response.usage
     effective: dict[str, Json] = {
@@ -163,6 +169,20 @@ def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: 
     if response.provider_response_id:
         effective["response"] = response.provider_response_id
     return effective
+
+
+def _dollars(settings: ModelSettings, response: ModelResponse) -> float | None:
+    """What the call cost; None if unknown."""
+    used = response.usage
+    if not used.input_tokens or (response.text and not used.output_tokens):
+        # Nothing is asked or answered without tokens, so the server did not count them.
+        return None
+    if settings.price is not None or settings.provider == "openai-chat":
+        return settings.dollars(used.input_tokens, used.output_tokens)
+    try:
+        return float(response.cost().total_price)  # knows also cached and reasoning tokens
+    except (LookupError, ValueError, AssertionError):
+        return None
 
 
 def _server(settings: ModelSettings) -> str:

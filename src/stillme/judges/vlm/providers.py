@@ -6,10 +6,11 @@ counts every attempt.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from stillme.core.json_paths import dig, find
+from stillme.core.json_paths import find
 from stillme.core.types import Json
 from stillme.judges.vlm.settings import ModelSettings, Provider
 
@@ -31,32 +32,45 @@ class Envelope(NamedTuple):
         return "".join(str(part) for part in find(body, self.text)), counted[0], sum(counted[1:])
 
 
-class ProviderAdapter(Protocol):
+class ProviderAdapter(ABC):
     """One provider's API."""
 
-    detail_per_image: bool
+    detail_per_image: ClassVar[bool] = False
     """Whether `detail` is sent with each image instead of once per request."""
-    required: Sequence[str]
+    required: ClassVar[Sequence[str]] = ()
     """Fields of a response without which its client cannot read it."""
-    envelope: Envelope
+    envelope: ClassVar[Envelope]
+    paths: ClassVar[Mapping[str, str]]
+    """Where a request has each of our settings."""
 
+    @abstractmethod
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         """The model behind its official client, with retries off."""
-        ...
 
+    @abstractmethod
     def request_settings(self, settings: ModelSettings) -> dict[str, Any]:
         """Our settings under pydantic-ai's names."""
-        ...
 
     def sent_settings(self, body: Json) -> dict[str, Json]:
         """The settings that a request body really carries, under our names."""
-        ...
+        found = {name: next(find(body, path), None) for name, path in self.paths.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
 
-class _OpenAIResponses:
+class _OpenAIResponses(ProviderAdapter):
     detail_per_image = True
-    required: Sequence[str] = ("output",)
+    required = ("output",)
     envelope = Envelope("output.*.content.*.text", "usage.input_tokens", ("usage.output_tokens",))
+    paths = {
+        "temperature": "temperature",
+        "max_tokens": "max_output_tokens",
+        "effort": "reasoning.effort",
+        "verbosity": "text.verbosity",
+        "service_tier": "service_tier",
+        "detail": "input.*.content.*.detail",
+        "store": "store",
+        "schema": "text.format.type",
+    }
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -75,23 +89,20 @@ class _OpenAIResponses:
             "openai_store": False,
         }
 
-    def sent_settings(self, body: Json) -> dict[str, Json]:
-        return {
-            "temperature": body.get("temperature"),
-            "max_tokens": body.get("max_output_tokens"),
-            "effort": dig(body, "reasoning", "effort"),
-            "verbosity": dig(body, "text", "verbosity"),
-            "service_tier": body.get("service_tier"),
-            "detail": _first_of_type(body, "input_image", "detail"),
-            "store": body.get("store"),
-            "schema": dig(body, "text", "format", "type"),
-        }
 
-
-class _OpenAIChat:
+class _OpenAIChat(ProviderAdapter):
     detail_per_image = True
-    required: Sequence[str] = ("choices",)
+    required = ("choices",)
     envelope = Envelope("choices.0.message.content", "usage.prompt_tokens", ("usage.completion_tokens",))
+    paths = {
+        "temperature": "temperature",
+        "max_tokens": "max_tokens",
+        "effort": "reasoning_effort",
+        "verbosity": "verbosity",
+        "service_tier": "service_tier",
+        "detail": "messages.*.content.*.image_url.detail",
+        "schema": "response_format.type",
+    }
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -112,26 +123,21 @@ class _OpenAIChat:
             "openai_service_tier": settings.service_tier,
         }
 
-    def sent_settings(self, body: Json) -> dict[str, Json]:
-        return {
-            "temperature": body.get("temperature"),
-            "max_tokens": body.get("max_completion_tokens") or body.get("max_tokens"),
-            "effort": body.get("reasoning_effort"),
-            "verbosity": body.get("verbosity"),
-            "service_tier": body.get("service_tier"),
-            "detail": _first_of_type(body, "image_url", "detail"),
-            "schema": dig(body, "response_format", "type"),
-        }
 
-
-class _Gemini:
-    detail_per_image = False
-    required: Sequence[str] = ()
+class _Gemini(ProviderAdapter):
     envelope = Envelope(
         "candidates.0.content.parts.*.text",
         "usageMetadata.promptTokenCount",
         ("usageMetadata.candidatesTokenCount", "usageMetadata.thoughtsTokenCount"),
     )
+    paths = {
+        "temperature": "generationConfig.temperature",
+        "max_tokens": "generationConfig.maxOutputTokens",
+        "effort": "generationConfig.thinkingConfig.thinking_level",
+        "detail": "generationConfig.mediaResolution",
+        "service_tier": "serviceTier",
+        "schema": "generationConfig.responseMimeType",
+    }
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from google.genai.types import HttpRetryOptions
@@ -151,22 +157,17 @@ class _Gemini:
             "service_tier": settings.service_tier,
         }
 
-    def sent_settings(self, body: Json) -> dict[str, Json]:
-        config = body.get("generationConfig", {})
-        return {
-            "temperature": config.get("temperature"),
-            "max_tokens": config.get("maxOutputTokens"),
-            "effort": dig(config, "thinkingConfig", "thinkingLevel") or dig(config, "thinkingConfig", "thinking_level"),
-            "detail": config.get("mediaResolution"),
-            "service_tier": body.get("serviceTier"),
-            "schema": config.get("responseMimeType"),
-        }
 
-
-class _Anthropic:
-    detail_per_image = False
-    required: Sequence[str] = ("content", "usage")
+class _Anthropic(ProviderAdapter):
+    required = ("content", "usage")
     envelope = Envelope("content.*.text", "usage.input_tokens", ("usage.output_tokens",))
+    paths = {
+        "temperature": "temperature",
+        "max_tokens": "max_tokens",
+        "effort": "output_config.effort",
+        "service_tier": "service_tier",
+        "schema": "output_config.format.type",
+    }
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from anthropic import AsyncAnthropic
@@ -179,15 +180,6 @@ class _Anthropic:
     def request_settings(self, settings: ModelSettings) -> dict[str, Any]:
         return {"anthropic_effort": settings.effort, "service_tier": settings.service_tier}
 
-    def sent_settings(self, body: Json) -> dict[str, Json]:
-        return {
-            "temperature": body.get("temperature"),
-            "max_tokens": body.get("max_tokens"),
-            "effort": dig(body, "output_config", "effort"),
-            "service_tier": body.get("service_tier"),
-            "schema": dig(body, "output_config", "format", "type"),
-        }
-
 
 ADAPTERS: Mapping[Provider, ProviderAdapter] = {
     "openai": _OpenAIResponses(),
@@ -195,16 +187,3 @@ ADAPTERS: Mapping[Provider, ProviderAdapter] = {
     "google": _Gemini(),
     "anthropic": _Anthropic(),
 }
-
-
-def _first_of_type(value: Json, type_: str, field: str) -> Json:
-    """The field of the first part of that type, at any depth."""
-    if isinstance(value, dict):
-        part = cast("dict[str, Json]", value)
-        if part.get("type") == type_:
-            return part.get(field) or dig(part, type_, field)
-        value = list(part.values())
-    if isinstance(value, list):
-        nested = (_first_of_type(part, type_, field) for part in cast("list[Json]", value))
-        return next((detail for detail in nested if detail is not None), None)
-    return None

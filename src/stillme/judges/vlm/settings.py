@@ -11,13 +11,19 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stillme.core.errors import UnknownName
+from stillme.core.addresses import key_in, key_problem
+from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.protocols import Parameters
+from stillme.core.redaction import redacted
 
 Provider = Literal["openai", "openai-chat", "google", "anthropic"]
 """Which API: OpenAI's Responses, chat completions (OpenAI-compatible servers), Gemini, Anthropic."""
 Profile = Literal["paper", "current"]
 """`paper`: the models that the paper used. `current`: the successors that their vendors name."""
+
+
+TYPICAL_TOKENS = (3000, 600)
+"""Input and output of one judged pair, for estimates before the first answer."""
 
 
 class TokenPrice(Parameters):
@@ -74,6 +80,45 @@ class ModelSettings(Parameters):
     def key_name(self) -> str:
         """The environment variable that holds the key; empty if the server needs none."""
         return KEYS.get(self.provider, "") if self.key_variable is None else self.key_variable
+
+    @property
+    def key(self) -> str:
+        """The key from the environment, or a placeholder for a server that needs none."""
+        if not (name := self.key_name):
+            return "none"
+        if problem := key_problem(name):
+            raise StillmeError(f"{problem}.")
+        return key_in(name)
+
+    def redacted(self, text: str) -> str:
+        """A provider's words without the key, which some repeat when they reject it. Redact before you truncate."""
+        return redacted(text, key_in(self.key_name))
+
+    def dollars(self, input_tokens: int, output_tokens: int) -> float | None:
+        """What so many tokens cost, by the audit's own price, else by the price list; None if unknown."""
+        if self.price is not None:
+            full = (self.price.input * input_tokens + self.price.output * output_tokens) / 1e6
+            return full * (self.price.flex if self.service_tier == "flex" else 1.0)
+        if self.provider == "openai-chat":
+            # A self-hosted model may bear the name of one that a vendor sells.
+            return None
+        from genai_prices import Usage, calc_price
+
+        try:
+            price = calc_price(
+                Usage(input_tokens=input_tokens, output_tokens=output_tokens),
+                self.model,
+                provider_id=self.provider,
+                price_context={"service_tier": self.service_tier} if self.service_tier else None,
+            )
+        except (LookupError, ValueError):
+            return None
+        return float(price.total_price)
+
+    def expected_dollars(self, *, pictures: int = 2) -> float | None:
+        """The approximate cost of one question about a pair, or about one picture: half of that; None if unknown."""
+        read, written = TYPICAL_TOKENS
+        return self.dollars(read * pictures // 2, written * pictures // 2)
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:

@@ -6,31 +6,17 @@ import threading
 import time
 
 from stillme.core import images
-from stillme.core.errors import UnreadableImage
-from stillme.core.protocols import Capabilities, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters
 from stillme.core.types import Assessment, Edited, Failed, Prompt, Rated, Refused
 
 
-class Negative:
+class Negative(Editor):
     """Inverts every colour."""
 
-    Parameters = Parameters
-    needs = Needs()
+    capabilities = Capabilities(seed="exact")
 
-    def __init__(self, parameters):
-        self.spec = spec_of("negative", "1", parameters)
-        self.capabilities = Capabilities(seed="exact")
-
-    def edit(self, requests):
-        for request in requests:
-            try:
-                (portrait,) = request.portraits
-                yield Edited(image=images.encode_png(255 - images.read_rgb(portrait.image.path)))
-            except (ValueError, UnreadableImage) as error:
-                yield Failed(error=str(error), retryable=False)
-
-    def close(self):
-        pass
+    def edit_one(self, request):
+        return Edited(image=images.encode_png(255 - images.read_rgb(request.portraits[0].image.path)))
 
 
 class FlakyParameters(Parameters):
@@ -39,16 +25,15 @@ class FlakyParameters(Parameters):
     cost: float = 0.0
 
 
-class Flaky:
+class Flaky(Editor):
     """Fails each request a number of times, then returns the portrait."""
 
     Parameters = FlakyParameters
-    needs = Needs()
     default_seed = 42
     shorthand = "failures"
 
     def __init__(self, parameters):
-        self.spec = spec_of("flaky", "1", parameters)
+        super().__init__(parameters)
         self.capabilities = Capabilities(concurrency=2)
         self._parameters = parameters
         self._tried = {}
@@ -63,23 +48,19 @@ class Flaky:
             else:
                 yield Edited(image=request.portraits[0].image.read(), cost=self._parameters.cost)
 
-    def close(self):
-        pass
-
 
 class MoodyParameters(Parameters):
     raises: bool = False
     seconds: float = 0.0
 
 
-class Moody:
+class Moody(Editor):
     """Refuses every second prompt; raises or waits if set."""
 
     Parameters = MoodyParameters
-    needs = Needs()
 
     def __init__(self, parameters):
-        self.spec = spec_of("moody", "1", parameters)
+        super().__init__(parameters)
         self.capabilities = Capabilities(can_refuse=True)
         self._parameters = parameters
 
@@ -93,22 +74,18 @@ class Moody:
             else:
                 yield Edited(image=request.portraits[0].image.read())
 
-    def close(self):
-        pass
-
 
 class StampedParameters(Parameters):
     price: float = 0.0
 
 
-class Stamped:
+class Stamped(Editor):
     """Returns another picture each time, for a price."""
 
     Parameters = StampedParameters
-    needs = Needs()
 
     def __init__(self, parameters):
-        self.spec = spec_of("stamped", "1", parameters)
+        super().__init__(parameters)
         self.capabilities = Capabilities()
         self._price = parameters.price
 
@@ -120,9 +97,6 @@ class Stamped:
             picture = images.read_rgb(request.portraits[0].image.path).copy()
             picture.flat[:8] = list(time.time_ns().to_bytes(8, "big"))
             yield Edited(image=images.encode_png(picture), cost=self._price)
-
-    def close(self):
-        pass
 
 
 class Crashing(Negative):
@@ -138,39 +112,26 @@ class Formless(Negative):
     Parameters = dict
 
 
-class Unready:
+class Unready(Editor):
     """Needs a key and a package that do not exist."""
 
-    Parameters = Parameters
     needs = Needs(modules=("no_such_module",), extra="imaginary", variables=("STILLME_TEST_NO_SUCH_KEY",))
 
     def __init__(self, parameters):
-        self.spec = spec_of("unready", "1", parameters)
+        super().__init__(parameters)
         self.capabilities = Capabilities()
 
     def edit(self, requests):
         yield from ()
 
-    def close(self):
-        pass
 
-
-class Brightness:
+class Brightness(Judge):
     """Rates the mean brightness of the edit."""
 
-    Parameters = Parameters
-    needs = Needs()
+    capabilities = JudgeCapabilities(kind="instrument", axes=("brightness",))
 
-    def __init__(self, parameters):
-        self.spec = spec_of("brightness", "1", parameters)
-        self.capabilities = JudgeCapabilities(kind="instrument", axes=("brightness",))
-
-    def judge(self, pairs):
-        for pair in pairs:
-            yield Assessment(ratings={"brightness": Rated(score=float(images.read_rgb(pair.edited.path).mean()))})
-
-    def close(self):
-        pass
+    def judge_one(self, pair):
+        return Assessment(ratings={"brightness": Rated(score=float(images.read_rgb(pair.edited.path).mean()))})
 
 
 class CrashingJudge(Brightness):

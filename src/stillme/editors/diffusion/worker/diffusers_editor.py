@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillme.core import registry
-from stillme.core.protocols import Editor, KeepsWeights
+from stillme.core.protocols import Editor
 
 
 def load(parameters: dict[str, Any]) -> Editor:
@@ -15,8 +15,7 @@ def load(parameters: dict[str, Any]) -> Editor:
     editor = registry.build(
         "editor", parameters["use"], parameters["parameters"], base=Path(parameters["base"]), ready=False
     )
-    if isinstance(editor, KeepsWeights):
-        editor.keep_weights([parameters["weights"]])
+    editor.keep_weights([parameters["weights"]])
     return editor
 
 

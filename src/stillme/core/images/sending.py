@@ -1,16 +1,14 @@
-"""Images as requests and replies carry them: encoded bytes, data URIs, base64."""
+"""Pictures as requests carry them: encoded bytes, base64, data URIs, and no file name, which could tell the group."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stillme.core import images
-from stillme.editors.hosted.faults import unexpected_answer
 
 _SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 _ORIENTATION = 0x0112
@@ -56,15 +54,10 @@ def encode_for_upload(path: Path) -> EncodedImage:
         mime = _SENT_AS_IS.get(picture.format or "")
         if mime and picture.getexif().get(_ORIENTATION, 1) == 1 and conversion_of(picture).is_identity:
             return EncodedImage(data=data, mime=mime, size=picture.size)
-    rgb = images.read_rgb(data, name=str(path))
+    return encode_as_png(data, name=str(path))
+
+
+def encode_as_png(picture: bytes | Path, *, name: str = "") -> EncodedImage:
+    """A picture as PNG, upright, in sRGB."""
+    rgb = images.read_rgb(picture, name=name)
     return EncodedImage(data=images.encode_png(rgb), mime="image/png", size=(rgb.shape[1], rgb.shape[0]))
-
-
-def from_base64(text: object) -> bytes:
-    """The bytes of a base64 field."""
-    if not isinstance(text, str) or not text:
-        raise unexpected_answer("no picture in base64", text)
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise unexpected_answer(f"invalid base64 ({error})", text[:80]) from None
