@@ -35,7 +35,7 @@ from stillme.estimates import (
     gap_changes,
     paired_effects,
 )
-from stillme.estimates.agreement import corrected
+from stillme.estimates.people import corrected
 
 Floats = NDArray[np.float64]
 Results = Iterator[tuple[str, bool]]

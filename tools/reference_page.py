@@ -16,10 +16,10 @@ from stillme import estimates, plugins
 from stillme.core import protocols
 from stillme.core.protocols import documented, documented_fields
 from stillme.core.types import Estimate
-from stillme.estimates.agreement import AgainstPeople, Agreement
-from stillme.estimates.agreement.correcting import Corrected
+from stillme.estimates.agreement import Agreement
 from stillme.estimates.behaviour import Behaviour
 from stillme.estimates.directions import Shift
+from stillme.estimates.people import AgainstPeople, Corrected
 from stillme.findings.tables import estimates as estimate_tables
 from stillme.findings.tables.analyses import ANALYSES
 from stillme.plugins import testing

@@ -14,8 +14,7 @@ from stillme.core.colour import to_lab
 from stillme.core.images import read_rgb
 from stillme.core.types import Portrait
 from stillme.estimates import estimate
-from stillme.estimates.headlines import is_drift, is_headline
-from stillme.estimates.words import smallest_effect
+from stillme.estimates.headlines import is_drift, is_headline, smallest_effect
 from stillme.findings.calibration import honest
 from stillme.findings.calibration.honest import HonestEdit, edits, load
 from stillme.findings.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility

@@ -11,13 +11,20 @@ import pytest
 
 from stillme.api.pipeline import Ended, RunOptions, run_audit
 from stillme.core.rubric.limits import load as load_limits
-from stillme.estimates.cusum import alarm_probability, limit_for, moved
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.findings.gate.showing import as_text
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn
-from stillme.runs.control_pairs.scoring import FALSE_ALARMS, Chart, Charts, Expectations
+from stillme.runs.control_pairs.scoring import (
+    FALSE_ALARMS,
+    Chart,
+    Charts,
+    Expectations,
+    alarm_probability,
+    limit_for,
+    moved,
+)
 from stillme.runs.status import status_of
 from tests.control_pairs.conftest import AXES, Knowing, Make
 

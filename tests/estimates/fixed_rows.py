@@ -21,7 +21,8 @@ from stillme.estimates import (
     paired_effects,
     row_tests,
 )
-from stillme.estimates.agreement import against_people, agreement, corrected
+from stillme.estimates.agreement import agreement
+from stillme.estimates.people import against_people, corrected
 from stillme.findings.tables.estimates import write_tables
 
 from .worlds import ordinal, people, rows

@@ -10,8 +10,7 @@ import numpy as np
 
 from stillme.core.types import Estimate
 from stillme.estimates import RatingState, Settings, estimate, find_gaps
-from stillme.estimates.abstention import abstentions, uneven
-from stillme.estimates.findings import Finding
+from stillme.estimates.headlines import Finding, abstentions, uneven
 from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows

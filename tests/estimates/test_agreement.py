@@ -16,18 +16,8 @@ from scipy import stats
 from stillme.core.errors import StillmeError
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import EditState, RatingState, Scores, Settings
-from stillme.estimates.agreement import (
-    Corrected,
-    against_people,
-    agreement,
-    alpha,
-    choose_informative,
-    cohen,
-    corrected,
-    draw_unequally,
-    fleiss,
-    mean_of,
-)
+from stillme.estimates.agreement import agreement, alpha, cohen, fleiss
+from stillme.estimates.people import Corrected, against_people, corrected, disagreement, draw_unequally, mean_of
 
 from .worlds import ordinal, people, rows, shuffled
 
@@ -323,7 +313,7 @@ def disputed_world(seed: int, count: int):
     shift = np.where(hard, 1.5, 0.0)
     one = replace(truth, judge="one", value=truth.value + shift)
     two = replace(truth, judge="two", value=truth.value - shift)
-    chosen = choose_informative(edits, [one, two], count, stream, factor="group")
+    chosen = draw_unequally(disagreement([one.value, two.value]), np.zeros(len(edits), dtype=np.intp), count, stream)
     seen = np.zeros(len(edits), dtype=bool)
     seen[chosen.rows] = True
     state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)

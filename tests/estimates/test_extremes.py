@@ -32,9 +32,10 @@ from stillme.estimates import (
     paired_row_tests,
     row_tests,
 )
-from stillme.estimates.agreement import against_people, agreement, corrected
+from stillme.estimates.agreement import agreement
 from stillme.estimates.behaviour import Repeats, coverage, disclosure_effect, position_bias, repeatability
-from stillme.estimates.rounding import rounded, snapped
+from stillme.estimates.people import against_people, corrected
+from stillme.estimates.quantities import rounded, snapped
 
 from .test_roles import roles
 from .worlds import people, rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import estimates
-from stillme.estimates import agreement, behaviour, directions
+from stillme.estimates import agreement, behaviour, directions, people
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text("utf-8")
 
@@ -24,7 +24,8 @@ def test_every_function_of_the_table_exists() -> None:
     named = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     assert len(named) >= 13
     for name in named:
-        rooms = {"": agreement, "agreement": agreement, "behaviour": behaviour, "directions": directions}
+        modules = (agreement, behaviour, directions, people)
+        rooms = {module.__name__.rpartition(".")[2]: module for module in modules} | {"": behaviour}
         room = rooms.get(name.partition(".")[0], estimates) if "." in name else estimates
         if name not in ("stillme.estimates",):
             assert callable(getattr(room, name.rpartition(".")[2]))

@@ -10,7 +10,8 @@ import pytest
 from stillme.core import prompts, rubric
 from stillme.core.types import Interval
 from stillme.estimates import Edits, RatingState, Scores, Settings, estimate, paired_row_tests, row_tests
-from stillme.estimates.agreement import against_people, agreement
+from stillme.estimates.agreement import agreement
+from stillme.estimates.people import against_people
 from tests.estimates import worlds
 
 pytestmark = pytest.mark.numeric

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from stillme.estimates.student_t import quantile, quantiles
+from stillme.estimates.intervals import quantile, quantiles
 
 LEVELS = (0.025, 0.3, 0.5, 0.9, 0.975, 0.995, 1 - 0.025 / 21, 1 - 0.025 / 91)
 """The last two are those of all pairs of 7 and of 14 groups."""

@@ -11,7 +11,7 @@ import pytest
 
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import Disparity, Settings, estimate, find_gaps
-from stillme.estimates.words import MIN_UNITS, Word, smallest_effect, word_for
+from stillme.estimates.headlines import MIN_UNITS, Word, smallest_effect, word_for
 from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows

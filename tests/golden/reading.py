@@ -14,7 +14,7 @@ import stillme
 from stillme.cli import cli
 from stillme.estimates import EditState, RatingState
 from stillme.findings.tables.analyses import ANALYSES, Material
-from stillme.findings.tables.cells import row_of
+from stillme.findings.tables.estimates import row_of
 from stillme.findings.tables.paper import PaperTable
 from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, Words
 from stillme.runs import known_answers

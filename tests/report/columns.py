@@ -21,7 +21,8 @@ from stillme.estimates import (
     intraclass_correlations,
     paired_effects,
 )
-from stillme.estimates.agreement import against_people, agreement
+from stillme.estimates.agreement import agreement
+from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
 from stillme.report.data import Remark, Spending
 

@@ -15,7 +15,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.report.data import Redaction
 from stillme.report.server import LivePage, Refresher, Served, Server, serve
-from stillme.runs import counting
+from stillme.runs import status
 from tests.pages import wait_until
 
 
@@ -51,8 +51,8 @@ def run(write_audit: Callable[..., Path]) -> Path:
 
 def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
-    original = counting._counts
-    monkeypatch.setattr(counting, "_counts", lambda opened: counted.append(1) or original(opened))
+    original = status._counts
+    monkeypatch.setattr(status, "_counts", lambda opened: counted.append(1) or original(opened))
     with serving(run) as (refresher, _server):
         for _ in range(4):
             refresher.refresh()

@@ -13,7 +13,7 @@ import pytest
 from stillme.core.rubric.readings import RACE
 from stillme.estimates import EditState, RatingState, estimate
 from stillme.estimates.directions import Group, Tallies
-from stillme.estimates.standing import CONTROL_PAIRS, blind_on
+from stillme.estimates.headlines import CONTROL_PAIRS, blind_on
 from stillme.report import ReportData
 from stillme.report.findings import find
 from stillme.runs.readings import Readings

@@ -13,8 +13,7 @@ from stillme.core.errors import InvalidAudit
 from stillme.core.types import Abstained, Assessment, Interval, Request
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import Run, behaviour
-from stillme.runs.model_names import is_snapshot, model_names
-from stillme.runs.status import status_of
+from stillme.runs.status import is_snapshot, model_names, status_of
 from tests import runs
 from tests.results.judged import fill, judge, rated, write_audit
 

@@ -17,8 +17,8 @@ from stillme.audit.design import Design, assessment_key
 from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
 from stillme.mitigation import extraction_key
 from stillme.mitigation.features import Declined, Described, Extraction, Features
-from stillme.runs import Run, counting
-from stillme.runs.counting import Counts, count
+from stillme.runs import Run, status
+from stillme.runs.status import Counts, count
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.runs.store.rows import Attempt, FeatureRow
 from stillme.work.recording import record
@@ -183,8 +183,8 @@ def test_the_database_counts_as_one_would_request_by_request(recorded: Path, ste
 
 def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
-    original, counted = counting._counts, list[int]()
-    monkeypatch.setattr(counting, "_counts", lambda run: counted.append(1) or original(run))
+    original, counted = status._counts, list[int]()
+    monkeypatch.setattr(status, "_counts", lambda run: counted.append(1) or original(run))
     with Run.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
         first = count(run)
@@ -205,7 +205,7 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
     with Run.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
     with pytest.MonkeyPatch.context() as patched, Run.open(tmp_path) as run:
-        original = counting._counts
+        original = status._counts
 
         def slow(opened: Run) -> Counts:
             counts = original(opened)
@@ -213,7 +213,7 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
                 apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
             return counts
 
-        patched.setattr(counting, "_counts", slow)
+        patched.setattr(status, "_counts", slow)
         assert count(run)[0].editors["noop"]["done"] == 0
     with Run.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
@@ -243,12 +243,12 @@ def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: P
 
 def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
-    counting._file().parent.mkdir(parents=True, exist_ok=True)
-    counting._file().write_text("[broken")
+    status._file().parent.mkdir(parents=True, exist_ok=True)
+    status._file().write_text("[broken")
     with Run.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
     (tmp_path / "a file").write_text("")
-    monkeypatch.setattr(counting, "_file", lambda: tmp_path / "a file" / "counts.json")
+    monkeypatch.setattr(status, "_file", lambda: tmp_path / "a file" / "counts.json")
     with Run.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
 

@@ -7,7 +7,7 @@ import pytest
 
 from stillme.core.types import Prompt
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.runs.derived import MADE, SKIPPED, derived
+from stillme.runs.gathering import MADE, SKIPPED, derived
 from tests.records import portrait
 
 PEOPLE = 20

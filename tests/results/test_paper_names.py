@@ -17,7 +17,7 @@ from stillme.core.paper import published
 from stillme.core.types import Interval, Rated, Rating, Request
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.tables.paper import PaperTable, as_csv, as_markdown, make_tables
-from stillme.findings.tables.paper.published_cells import with_paper
+from stillme.findings.tables.paper.making import with_paper
 from stillme.findings.tables.paper.table import Number, Row
 from stillme.report import render
 from stillme.report.contents import report_data

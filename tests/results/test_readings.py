@@ -23,8 +23,8 @@ from stillme.findings.gate.verdicts import Verdict
 from stillme.findings.plan.plan import plan_audit
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import Run
-from stillme.runs.counting import count
 from stillme.runs.readings import Readings
+from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.runs.store.merging import merge
 from stillme.work.shards import Shard

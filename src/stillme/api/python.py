@@ -29,7 +29,7 @@ from stillme.findings.calibration import standing_of
 from stillme.findings.evidence import unpacked_run
 from stillme.findings.single import check as checking
 from stillme.findings.single import mitigate
-from stillme.findings.tables.cells import row_of
+from stillme.findings.tables.estimates import row_of
 from stillme.findings.tables.paper import NUMBERS, Chosen, PaperTable, make_tables
 from stillme.instruments.measurements import Measurements
 from stillme.runs import Run as RecordedRun

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stillme.core.capabilities import Capabilities, JudgeCapabilities
 from stillme.core.errors import StillmeError
-from stillme.core.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Spec, digest
+from stillme.core.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Settings, Spec, digest
 
 T = TypeVar("T")
 
@@ -130,25 +130,6 @@ class ExtractorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
-    """How numbers are made of the rows."""
-
-    factors: tuple[str, ...] = ()
-    """The attributes whose groups are compared."""
-    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    confidence: float = 0.95
-    smallest_effects: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
-    """The audit's own, where they differ from the rubric's."""
-    prompts: Literal["fixed", "sample"] = "fixed"
-    race_cut: int | None = None
-    """From which score on the paper's tables count a race as changed; None for the rubric's."""
-    rule: str = "mean"
-    """How several judges become one."""
-    combined: tuple[str, ...] = ()
-    """The judges that are combined, the primary one of Eq. 3 first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolesRecord:
     """How role prompts met the portraits."""
 
@@ -190,7 +171,7 @@ class Design:
     extractors: tuple[ExtractorRecord, ...] = ()
     readers: tuple[JudgeRecord, ...] = ()
     """Judges of single pictures; their `reads` are the words for apparent race."""
-    analysis: Analysis = field(default_factory=Analysis)
+    analysis: Settings = field(default_factory=Settings)
     roles: RolesRecord | None = None
     claims: tuple[Claim, ...] = ()
     """Every rule that was recorded, those included that were fixed before the first edit and dropped since."""
@@ -252,7 +233,8 @@ class Design:
             "editors": [_plain(editor) for editor in self.editors],
             "judges": [_plain(judge) for judge in self.judges],
             "extractors": [_plain(extractor) for extractor in self.extractors],
-            "analysis": _plain(self.analysis),
+            # An audit is matched on what it compares; only analyses that compare less have something else here.
+            "analysis": {name: value for name, value in _plain(self.analysis).items() if name != "matched_on"},
             "roles": _plain(self.roles) if self.roles else None,
             "claims": [_plain(claim) for claim in self.claims],
         }
@@ -356,7 +338,7 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
                 ExtractorRecord(name=entry["name"], spec=Spec(**entry["spec"])) for entry in data["extractors"]
             ),
             readers=tuple(_judge(entry) for entry in data.get("readers", ())),
-            analysis=_record(Analysis, data["analysis"]),
+            analysis=_record(Settings, data["analysis"]),
             roles=_record(RolesRecord, roles) if roles else None,
             claims=tuple(_record(Claim, entry) for entry in data["claims"]),
         )

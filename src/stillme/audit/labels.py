@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from stillme.core.types import Portrait
+from stillme.core.types import Genders, Portrait
 
 PAPERS_LABELS = ("race", "gender", "age")
 """The paper's factors, in its order, which its judges and raters were told."""
 _GENDERS = (("masculine", "feminine"), ("male", "female"), ("man", "woman"), ("men", "women"), ("m", "f"))
 _REFERENCE = "White"
 """The group that the paper compares the others with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Genders:
-    """The attribute in which the two people of a role prompt differ, and its two values."""
-
-    attribute: str
-    male: str
-    female: str
 
 
 def levels_of(portraits: Sequence[Portrait]) -> dict[str, list[str]]:
@@ -65,7 +55,7 @@ def genders_of(portraits: Sequence[Portrait]) -> Genders | None:
         words = {level.lower(): level for level in levels}
         for male, female in _GENDERS:
             if male in words and female in words:
-                return Genders(attribute=attribute, male=words[male], female=words[female])
+                return Genders(factor=attribute, male=words[male], female=words[female])
     return None
 
 

@@ -13,7 +13,6 @@ from stillme.audit import roles
 from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, ControlPairsSection, MitigationSection
 from stillme.audit.design import (
-    Analysis,
     CardRecord,
     Design,
     EditorRecord,
@@ -29,7 +28,7 @@ from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
 from stillme.core.protocols import Editor, Judge, ValidityCard
 from stillme.core.registry import PluginRecipe
-from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
+from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Settings, Spec, digest
 from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
 
@@ -309,7 +308,7 @@ class Audit:
             ),
             extractors=tuple(ExtractorRecord(name=named.name, spec=named.extractor.spec) for named in self.extractors),
             readers=tuple(named.record() for named in self.readers),
-            analysis=Analysis(
+            analysis=Settings(
                 factors=self.factors,
                 reference=dict(estimates.reference),
                 confidence=estimates.confidence,

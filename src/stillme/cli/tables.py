@@ -169,7 +169,7 @@ def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
 
 def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
     from stillme.findings.tables.paper import make_tables, write
-    from stillme.findings.tables.paper.writing import FORMATS
+    from stillme.findings.tables.paper.table import FORMATS
     from stillme.runs.paper_names import missing_names
 
     made = make_tables(run, chosen)

@@ -12,26 +12,22 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `gap_changes`: how the gap of every pair of groups differs between two arms or editors.
 - `adherence`: role prompts.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
-- `agreement` (a room of its own): agreement of raters, judges against people, rates corrected by people.
+- `agreement`, `people` (modules of their own): agreement of raters; judges against people, rates corrected by people.
 - `find_gaps`: every gap that can make a headline, with its word.
 - `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """
 
-from stillme.estimates.breakdowns import at_every_cut, by_intersection, by_prompt
+from stillme.core.types import Genders, Settings
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
 from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
-from stillme.estimates.contrasts import Contrast, contrasts
-from stillme.estimates.equivalence import Equivalence, equivalence
-from stillme.estimates.estimating import Disparity, estimate, gap
-from stillme.estimates.families import benjamini_hochberg, holm
-from stillme.estimates.findings import Finding, find_gaps
+from stillme.estimates.contrasts import Contrast, Equivalence, contrasts, equivalence
+from stillme.estimates.estimating import Disparity, at_every_cut, by_intersection, by_prompt, estimate, gap
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
+from stillme.estimates.headlines import Finding, Standing, find_gaps, mark
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
-from stillme.estimates.permutation import NullBand, PermutationTest
-from stillme.estimates.roles import Adherence, Genders, adherence
+from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
+from stillme.estimates.roles import Adherence, adherence
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
-from stillme.estimates.settings import Settings
-from stillme.estimates.standing import Standing, mark
 
 __all__ = [
     "Adherence",

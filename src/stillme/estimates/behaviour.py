@@ -12,17 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stillme.core import rubric
-from stillme.core.types import Interval, NotEstimable, Scope
+from stillme.core.types import Interval, NotEstimable, Scope, Settings
 from stillme.estimates import design
-from stillme.estimates.agreement.measures import without_noise
-from stillme.estimates.agreement.raters import ratings_of
+from stillme.estimates.agreement import ratings_of, without_noise
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import null_bands
-from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE
+from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, sums_by
 from stillme.estimates.rows import Edits, EditState, Scores
-from stillme.estimates.settings import Settings
 
 ONE_POINT = 1 + 1e-9
 """A difference of exactly one point is not more than one, despite floating-point rounding."""

@@ -13,12 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stillme.core.types import Arm
+from stillme.core.types import Arm, Settings
 from stillme.estimates.design import REST
 from stillme.estimates.pairing import Paired, pair_arms, pooled
 from stillme.estimates.quantities import Columns, Floats, Measured
 from stillme.estimates.rows import Edits, Scores
-from stillme.estimates.settings import Settings
 
 Test = Literal["Kruskal–Wallis", "Mann–Whitney", "Wilcoxon signed-rank"]
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.core.types import Interval, NotEstimable
+from stillme.core.types import Interval, NotEstimable, Settings
 from stillme.estimates import design
 from stillme.estimates.intervals import jackknife, t_quantile
-from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE, interval, rounded
+from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, interval, rounded, sums_by
 from stillme.estimates.rows import Edits, Scores
-from stillme.estimates.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Scope
+from stillme.core.types import Scope, Settings
 from stillme.estimates.quantities import Columns
 from stillme.estimates.rows import Flags
-from stillme.estimates.settings import Settings
 
 Places = NDArray[np.intp]
 

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.families import holm
+from stillme.estimates.headlines import Word, word_for
 from stillme.estimates.intervals import Batch
-from stillme.estimates.permutation import sign_flip_p
+from stillme.estimates.permutation import holm, sign_flip_p
 from stillme.estimates.quantities import Floats, Quantity
 from stillme.estimates.rows import Flags
-from stillme.estimates.words import Word, word_for
 
 SMALLEST = 0.05
 """The smallest shift that matters: that of every rate."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Estimate, Interval, NotEstimable, Scope
+from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
 from stillme.estimates.permutation import NullBand, null_bands
-from stillme.estimates.quantities import Columns, Quantity
-from stillme.estimates.rounding import DECIMALS
+from stillme.estimates.quantities import DECIMALS, Columns, Quantity
 from stillme.estimates.rows import Edits, Flags, Scores
-from stillme.estimates.settings import Settings
 
 _SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
 
@@ -96,32 +95,15 @@ def gap(
     if not matching:
         known = sorted({offer.name for offer in offered})
         raise UnknownName.among("quantity", quantity, known, f"{editor} ({arm}) has {', '.join(known) or 'no rows'}.")
-    return contrast_of(columns, matching[0], chosen, factor=factor, level=level)
-
-
-def contrast_of(
-    columns: Columns, quantity: Quantity, settings: Settings, *, factor: str, level: str
-) -> Interval | NotEstimable:
-    """One contrast of a quantity that is collapsed already: against the reference of `settings`, or the rest."""
-    return contrasts_of(columns, [quantity], settings, factor=factor, level=level)[0]
-
-
-def contrasts_of(
-    columns: Columns, quantities: Sequence[Quantity], settings: Settings, *, factor: str, level: str
-) -> list[Interval | NotEstimable]:
-    """The same contrast of several quantities."""
-    if not quantities:
-        return []
-    reference = settings.reference.get(factor)
-    plan = design.by_factor(columns, factor, settings)
+    plan = design.by_factor(columns, factor, chosen)
     wanted = f"{level} - {reference or REST}"
     place = next((place for place, comparison in enumerate(plan.comparisons) if comparison.group == wanted), None)
     if place is None:
         if level in plan.levels or level in plan.too_small:
-            return [NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")] * len(quantities)
+            return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
     # The whole plan, because the correlation of a portrait's edits is pooled over its groups.
-    return [found[place] for found in outcomes(plan, quantities, settings)]
+    return outcomes(plan, matching[:1], chosen)[0][place]
 
 
 def _of_plan(plan: Plan, quantity: Quantity, found: Sequence[Outcome], prompts: str) -> list[Estimate]:
@@ -207,3 +189,67 @@ def _disparity(
 def order_of(row: Estimate) -> tuple[str | int, ...]:
     """The order of tables: by editor and quantity, from everyone down to contrasts."""
     return (row.editor, row.arm, row.judge, row.quantity, row.factor, _SCOPES.index(row.scope), row.group)
+
+
+By = Literal["prompt", "subcategory", "category"]
+
+
+def by_prompt(
+    edits: Edits,
+    scores: Sequence[Scores],
+    settings: Settings,
+    *,
+    by: By = "prompt",
+    groups: bool = False,
+) -> list[Estimate]:
+    """Every mean and rate for each prompt, subcategory or category; with `groups`, also by group and between groups.
+
+    `Estimate.prompts` names it. One prompt says nothing about others, so prompts are never a sample here.
+    """
+    wanted = replace(settings, prompts="fixed")
+    if not groups:
+        wanted = wanted.comparing()
+    names = [_name(prompt, by) for prompt in edits.prompts]
+    estimates: list[Estimate] = []
+    for kind in sorted(set(names)):
+        inside = np.array([name == kind for name in names], dtype=np.bool_)[edits.prompt]
+        if inside.any():
+            columns = Columns.of(edits.where(inside))
+            quantities = list(columns.quantities([score.where(inside) for score in scores]))
+            estimates += estimate_all(columns, quantities, wanted, prompts=kind)
+    return estimates
+
+
+def by_intersection(
+    edits: Edits,
+    scores: Sequence[Scores],
+    settings: Settings,
+    factors: Sequence[str],
+) -> list[Estimate]:
+    """Every mean and rate for intersections of attributes, such as `race × gender`: by group and between groups."""
+    known = {name for portrait in edits.portraits for name in portrait.attributes}
+    for factor in factors:
+        if factor not in known:
+            raise UnknownName.among("factor", factor, known, f"Portraits have {', '.join(sorted(known)) or 'none'}.")
+    crossed = settings.comparing(TIMES.join(factors))
+    return [row for row in estimate(edits.crossed(factors), scores, crossed) if row.factor]
+
+
+def at_every_cut(
+    edits: Edits, scores: Sequence[Scores], settings: Settings, *, axes: Collection[str] | None = None
+) -> list[Estimate]:
+    """The rates at every cut of every 1–5 scale, such as `race_change>=2`, in place of the named ones."""
+    columns = Columns.of(edits)
+    chosen = [score for score in scores if axes is None or score.axis in axes]
+    rates = columns.quantities(chosen, every_cut=True, prompts=settings.prompts == "sample")
+    return estimate_all(columns, list(rates), settings)
+
+
+def _name(prompt: Prompt, by: By) -> str:
+    match by:
+        case "prompt":
+            return prompt.id
+        case "subcategory":
+            return prompt.subcategory
+        case "category":
+            return prompt.category

@@ -16,15 +16,13 @@ from typing import Literal
 
 import numpy as np
 
-from stillme.core.types import Interval
+from stillme.core.types import Interval, Settings
 from stillme.estimates import design
 from stillme.estimates.design import Plan
 from stillme.estimates.intervals import Batch, Side, batches, t_quantile, t_tail
 from stillme.estimates.pairing import Paired, pair_arms
-from stillme.estimates.quantities import Columns, Quantity
-from stillme.estimates.rounding import NOISE, interval, rounded
+from stillme.estimates.quantities import NOISE, Columns, Quantity, interval, rounded
 from stillme.estimates.rows import Edits, Scores
-from stillme.estimates.settings import Settings
 
 GapVerdict = Literal["grew", "shrank", "reversed", "unclear"]
 

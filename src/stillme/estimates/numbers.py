@@ -6,9 +6,9 @@ For people, a rate is in percent and a mean in its unit. For programs, a number 
 from __future__ import annotations
 
 from stillme.core import rubric
+from stillme.core.rubric import rate_of
 from stillme.core.rubric.readings import SHIFTS
 from stillme.core.types import Estimate, Interval
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 
 _UNDIRECTED = (

@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.types import Settings
 from stillme.estimates.design import PermutationDesign, Plan
-from stillme.estimates.families import holm
-from stillme.estimates.quantities import Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE, rounded
+from stillme.estimates.quantities import NOISE, Floats, Quantity, rounded, sums_by
 from stillme.estimates.rows import Flags
-from stillme.estimates.settings import Settings
 
 EXACT = 20_000
 """Arrangements up to which all are tried."""
@@ -361,3 +359,29 @@ def _signs(size: int, *, exact: bool) -> Floats:
     if exact:
         return np.array(list(product((1.0, -1.0), repeat=size)))
     return 2.0 * np.random.default_rng(size).integers(0, 2, size=(DRAWN, size)).astype(np.float64) - 1.0
+
+
+LEVEL = 0.05
+"""Tests that cannot reach this have no part in a family (Tarone 1990)."""
+
+
+def holm(p: Sequence[float], smallest: Sequence[float] | None = None) -> list[float]:
+    """Holm's adjusted p-values, in the order given: controls the family-wise error rate.
+
+    With `smallest`, tests that cannot reject have no part in the family and keep a p-value of 1 (Tarone 1990).
+    """
+    able = [place for place in range(len(p)) if smallest is None or smallest[place] <= LEVEL]
+    adjusted, running = [1.0] * len(p), 0.0
+    for done, place in enumerate(sorted(able, key=p.__getitem__)):
+        running = max(running, min(1.0, (len(able) - done) * p[place]))
+        adjusted[place] = running
+    return adjusted
+
+
+def benjamini_hochberg(p: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's adjusted p-values, in the order given: controls the false discovery rate."""
+    adjusted, running = [1.0] * len(p), 1.0
+    for rank, place in reversed(list(enumerate(sorted(range(len(p)), key=p.__getitem__), start=1))):
+        running = min(running, p[place] * len(p) / rank)
+        adjusted[place] = running
+    return adjusted

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
-from stillme.core.rubric import Axis, Rate
-from stillme.core.types import Portrait
-from stillme.estimates.cuts import cuts
+from stillme.core.rubric import Axis, Rate, cuts
+from stillme.core.types import Interval, Portrait
 from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
 
 Floats = NDArray[np.float64]
@@ -363,3 +362,26 @@ def sums_by(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
 
 def _no_rows() -> NDArray[np.intp]:
     return np.zeros(0, dtype=np.intp)
+
+
+NOISE = 1e-12
+"""Differences below this are rounding errors: the smallest rate above 0 is one edit in at most a few million."""
+
+DECIMALS = 12
+"""Results are rounded to so many."""
+
+
+def snapped(rates: Floats) -> Floats:
+    """Rates within rounding of 0 or 1 as exactly 0 or 1."""
+    rates = np.where(np.abs(rates) < NOISE, 0.0, rates)
+    return np.where(np.abs(rates - 1.0) < NOISE, 1.0, rates)
+
+
+def rounded(value: float) -> float:
+    """The value without rounding errors; a zero has no sign."""
+    return round(float(value), DECIMALS) + 0.0
+
+
+def interval(value: float, low: float, high: float, *, confidence: float, method: str) -> Interval:
+    """An interval whose numbers are the same on every processor."""
+    return Interval(value=rounded(value), low=rounded(low), high=rounded(high), confidence=confidence, method=method)

@@ -18,13 +18,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import Interval, NotEstimable, Prompt
+from stillme.core.types import Genders, Interval, NotEstimable, Prompt, Settings
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import sign_flip_p
 from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, by_unit, sums_by
 from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
-from stillme.estimates.settings import Settings
 
 Layout = Literal["role_pair", "role_single"]
 Place = Literal["", "first", "second"]
@@ -36,15 +35,6 @@ AXES: Mapping[Layout, str] = {"role_pair": "role_target", "role_single": "gender
 """What decides whether the stereotype was followed."""
 _CHANGED = 3.0
 """The score from which a gender counts as changed, as in the named rate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Genders:
-    """The portraits' labels for the two genders of the stereotypes."""
-
-    factor: str = "gender_presentation"
-    male: str = "masculine"
-    female: str = "feminine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
-from stillme.core.types import Portrait, Prompt
+from stillme.core.types import TIMES, Portrait, Prompt
 
 Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
-
-TIMES = " × "
-"""Between the parts of an intersection: `race × gender`, `Black × female`."""
 
 
 ALL = "all"

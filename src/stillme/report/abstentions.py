@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stillme.core.types import Arm, Estimate
-from stillme.estimates.abstention import Abstention, Place, abstentions, uneven
-from stillme.estimates.headlines import is_headline
+from stillme.estimates.headlines import Abstention, Place, abstentions, is_headline, uneven
 from stillme.estimates.numbers import percent
 
 

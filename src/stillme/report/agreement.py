@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers
-from stillme.estimates.agreement import AgainstPeople, Agreement
+from stillme.estimates.agreement import Agreement
+from stillme.estimates.people import AgainstPeople
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale

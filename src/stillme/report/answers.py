@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import EditState, RatingState, headlines, mark, numbers
-from stillme.estimates.standing import FAILED_CONTROL_PAIRS
-from stillme.estimates.words import MIN_UNITS, smallest_effect
+from stillme.estimates.headlines import FAILED_CONTROL_PAIRS, MIN_UNITS, smallest_effect
 from stillme.report import into_what, sentences
 from stillme.report.data import ReportData
 from stillme.report.gaps import MOSTLY_MADE, Gap, deciding, not_compared

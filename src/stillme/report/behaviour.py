@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stillme.estimates import numbers
 from stillme.report.data import ReportData
 from stillme.runs.behaviour import MUCH_MISSING, JudgeBehaviour, listed
-from stillme.runs.model_names import drifted
+from stillme.runs.status import drifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
-from stillme.runs.model_names import drifted
+from stillme.runs.status import drifted
 
 FEW_PORTRAITS = 12
 """Portraits in a group below which only large gaps can be detected."""

@@ -25,7 +25,7 @@ from stillme.estimates import (
     intraclass_correlations,
     paired_effects,
 )
-from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
+from stillme.estimates.people import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
 from stillme.findings import calibration
 from stillme.findings.calibration.records import EVERYONE, AxisResult, ShareOfPortraits
@@ -45,9 +45,9 @@ from stillme.runs import Results, Run, known_answers
 from stillme.runs.behaviour import behaviour_of
 from stillme.runs.disputes import agreement_of
 from stillme.runs.gathering import chosen_how
-from stillme.runs.model_names import editor_weights
 from stillme.runs.paper_names import paper_names
 from stillme.runs.participants import read_raters
+from stillme.runs.status import editor_weights
 from stillme.runs.store.buckets import PicturesToShow
 from stillme.runs.store.summaries import Work
 

@@ -23,7 +23,8 @@ from stillme.estimates import (
     Settings,
     Standing,
 )
-from stillme.estimates.agreement import AgainstPeople, Agreement
+from stillme.estimates.agreement import Agreement
+from stillme.estimates.people import AgainstPeople
 from stillme.estimates.roles import Adherence
 from stillme.runs.behaviour import JudgeBehaviour
 from stillme.runs.paper_names import PaperNames

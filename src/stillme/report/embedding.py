@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
-from stillme.core.rubric import Axis
+from stillme.core.rubric import Axis, axis_of, rate_of
 from stillme.core.types import Estimate, Interval, Json
 from stillme.estimates import Disparity, EditState, Scores, headlines, mark, numbers
-from stillme.estimates.cuts import rate_of
-from stillme.estimates.headlines import axis_of
+from stillme.estimates.headlines import smallest_effect
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.estimates.words import smallest_effect
 from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from stillme.core import rubric
+from stillme.core.rubric import rate_of
 from stillme.core.types import Estimate, Interval, PlantedGap
 from stillme.estimates import Disparity, RatingState, headlines, numbers
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import meets
 from stillme.report import forest
 from stillme.report.data import ReportData
@@ -109,7 +110,7 @@ def twins(data: ReportData, keys: Iterable[Key]) -> dict[Key, list[str]]:
 
 def _column(data: ReportData, quantity: str, judge: str) -> bytes:
     """The quantity's values edit by edit; of one that is counted without a judge, its name."""
-    axis = headlines.axis_of(quantity)
+    axis = rubric.axis_of(quantity)
     score = next((score for score in data.scores if (score.axis, score.judge) == (axis, judge)), None)
     if score is None:
         return quantity.encode()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from stillme.core import rubric
 from stillme.core.types import Arm, Portrait, digest
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
+from stillme.estimates.headlines import smallest_effect
 from stillme.estimates.quantities import meets
-from stillme.estimates.words import smallest_effect
 from stillme.report.data import ReportData
 from stillme.runs import thumbnails
 

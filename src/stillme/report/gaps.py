@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stillme.core import rubric
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines, numbers
-from stillme.estimates.abstention import Place, uneven
+from stillme.estimates.headlines import Place, uneven
 from stillme.report.data import ReportData
 from stillme.report.happened import share_made
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillme.core import rubric
+from stillme.core.rubric import axis_of, rate_of
 from stillme.core.types import Interval
 from stillme.estimates import Disparity, EditState, RatingState, Scores, numbers
-from stillme.estimates.cuts import rate_of
-from stillme.estimates.headlines import axis_of
 from stillme.estimates.intervals import wilson
 from stillme.estimates.quantities import meets
 from stillme.report import links

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from stillme.core import rubric
 from stillme.core.types import Arm, Interval, NotEstimable
 from stillme.estimates import EditState, PairedEffect, RatingState, Scores, estimate, numbers, one_judge, paired_effects
-from stillme.estimates.agreement import mean_of
+from stillme.estimates.people import mean_of
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale

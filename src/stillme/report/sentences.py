@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import numbers
-from stillme.estimates.abstention import UNEVEN, Place
+from stillme.estimates.headlines import UNEVEN, Place
 from stillme.report.gaps import Gap
 
 _VERBS: Mapping[str, str] = {

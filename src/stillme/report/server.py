@@ -23,7 +23,7 @@ from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Redaction
 from stillme.report.contents import report_data
 from stillme.runs import Run, folder_of
-from stillme.runs.counting import count
+from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.runs.store.pictures import suffix_of
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host

@@ -190,7 +190,7 @@ def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
         data,
         editor=gap.disparity.editor,
         arm=gap.disparity.arm,
-        axis=headlines.axis_of(gap.disparity.quantity),
+        axis=rubric.axis_of(gap.disparity.quantity),
         factor=gap.disparity.factor,
         group=gap.worst.group,
     )

@@ -13,8 +13,8 @@ from stillme.estimates.behaviour import Behaviour
 from stillme.judges.ensemble import primary_of
 from stillme.runs.control_pairs.reading import KnownAnswers, answered_by
 from stillme.runs.gathering import ensemble_name
-from stillme.runs.model_names import ModelNames, model_names
 from stillme.runs.run import Run
+from stillme.runs.status import ModelNames, model_names
 
 MUCH_MISSING = 0.05
 """The share of combined scores that lack a judge above which a reader is warned."""
@@ -198,10 +198,6 @@ class Gaps:
         share = numbers.percent(self.incomplete / self.edits)
         warning = "warning: " if self.incomplete > MUCH_MISSING * self.edits else ""
         return f"{warning}{share} of {self.edits:,} combined scores lack a judge (no score by {judges})"
-
-    def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
-        return {"edits": self.edits, "incomplete": self.incomplete, "by_judge": dict(self.by_judge)}
 
 
 def gaps(run: Run) -> Gaps | None:

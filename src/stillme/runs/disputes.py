@@ -14,7 +14,8 @@ from stillme.core import rubric
 from stillme.core.files import write_csv
 from stillme.core.types import Interval
 from stillme.estimates import Scores, numbers
-from stillme.estimates.agreement import Agreement, agreement, disagreement
+from stillme.estimates.agreement import Agreement, agreement
+from stillme.estimates.people import disagreement
 from stillme.judges.ensemble import PRIORITIES, Flag, agreed, flag
 from stillme.runs.gathering import Results
 from stillme.runs.run import Run

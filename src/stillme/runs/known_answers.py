@@ -8,8 +8,8 @@ import numpy as np
 
 from stillme import estimates
 from stillme.audit.design import EditorRecord, PlantedAnswers
+from stillme.core.rubric import axis_of
 from stillme.core.types import Interval, NotEstimable, PlantedGap
-from stillme.estimates.headlines import axis_of
 from stillme.estimates.rows import EditState, Scores
 from stillme.runs.run import Run
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from stillme.core.errors import StillmeError
 from stillme.core.files import write_whole
@@ -55,6 +56,9 @@ class RatersOfStudy:
         return f"{self.counted} raters count; {left_out}. {self.rule}"
 
 
+_Described = TypeVar("_Described", Participants, RatersOfStudy)
+
+
 def summarised(study: str, rows: Sequence[Mapping[str, str]], attributes: Sequence[str], age: str) -> Participants:
     """The counts of these people, given as one row each."""
     if len(rows) < FEWEST:
@@ -86,36 +90,33 @@ def suppressed(counts: Mapping[str, int]) -> dict[str, int]:
 
 def add(folder: Path, participants: Participants) -> Path:
     """Keep the counts of a study beside those of others; the same study replaces its own."""
-    entries = [entry for entry in read(folder) if entry.study != participants.study]
-    text = json.dumps([asdict(entry) for entry in (*entries, participants)], indent=1, ensure_ascii=False)
-    return write_whole(folder / FILE, text)
+    return _keep(folder / FILE, read(folder), participants)
 
 
 def add_raters(folder: Path, raters: RatersOfStudy) -> Path:
     """Keep whose answers count beside those of other studies; the same study replaces its own."""
-    entries = [entry for entry in read_raters(folder) if entry.study != raters.study]
-    text = json.dumps([asdict(entry) for entry in (*entries, raters)], indent=1, ensure_ascii=False)
-    return write_whole(folder / STUDIES, text)
-
-
-def read_raters(folder: Path) -> list[RatersOfStudy]:
-    """The studies whose answers are in the run; none where there is no file."""
-    try:
-        return [RatersOfStudy(**entry) for entry in json.loads((folder / STUDIES).read_text("utf-8"))]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError) as error:
-        raise StillmeError(f"{folder / STUDIES} is damaged ({error}). Delete it, and close the study again.") from None
+    return _keep(folder / STUDIES, read_raters(folder), raters)
 
 
 def read(folder: Path) -> list[Participants]:
     """The studies whose participants are described; none where there is no file."""
-    file = folder / FILE
-    if not file.is_file():
-        return []
+    return _kept(folder / FILE, Participants, " with --demographics")
+
+
+def read_raters(folder: Path) -> list[RatersOfStudy]:
+    """The studies whose answers are in the run; none where there is no file."""
+    return _kept(folder / STUDIES, RatersOfStudy)
+
+
+def _keep(file: Path, known: Sequence[_Described], entry: _Described) -> Path:
+    entries = [*(other for other in known if other.study != entry.study), entry]
+    return write_whole(file, json.dumps([asdict(other) for other in entries], indent=1, ensure_ascii=False))
+
+
+def _kept(file: Path, kind: type[_Described], how: str = "") -> list[_Described]:
     try:
-        return [Participants(**entry) for entry in json.loads(file.read_text("utf-8"))]
+        return [kind(**entry) for entry in json.loads(file.read_text("utf-8"))]
+    except FileNotFoundError:
+        return []
     except (ValueError, TypeError) as error:
-        raise StillmeError(
-            f"{file} is damaged ({error}). Delete it, and close the study again with --demographics."
-        ) from None
+        raise StillmeError(f"{file} is damaged ({error}). Delete it, and close the study again{how}.") from None

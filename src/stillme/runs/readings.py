@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.audit.design import JudgeRecord
-from stillme.audit.labels import Genders, genders_of
+from stillme.audit.labels import genders_of
 from stillme.core import prompts
 from stillme.core.rubric.readings import (
     AXES,
@@ -27,9 +27,9 @@ from stillme.core.rubric.readings import (
     TOWARD_STEREOTYPE,
     words_of,
 )
-from stillme.core.types import Arm, Estimate
+from stillme.core.types import Arm, Estimate, Genders
 from stillme.estimates.directions import Group, Shift, Tallies, shifts
-from stillme.estimates.families import LEVEL
+from stillme.estimates.permutation import LEVEL
 from stillme.estimates.quantities import Exclusion
 from stillme.estimates.rows import Edits, EditState, Flags
 from stillme.runs.run import Run
@@ -216,10 +216,7 @@ class _Gathering:
 
     @cached_property
     def _genders(self) -> Genders | None:
-        roles = self._run.design.roles
-        if roles:
-            return Genders(attribute=roles.gender, male=roles.male, female=roles.female)
-        return genders_of(self.edits.portraits)
+        return self._run.genders if self._run.design.roles else genders_of(self.edits.portraits)
 
     @cached_property
     def _controls(self) -> Mapping[tuple[int, int], list[str]]:
@@ -257,9 +254,7 @@ class _Gathering:
         everyone = np.ones(len(labels), dtype=np.bool_)
         gender: list[Group] = []
         if self._genders:
-            shown = np.array(
-                [portrait.attributes.get(self._genders.attribute, "") for portrait in self.edits.portraits]
-            )
+            shown = np.array([portrait.attributes.get(self._genders.factor, "") for portrait in self.edits.portraits])
             for label, target in ((self._genders.male, "feminine"), (self._genders.female, "masculine")):
                 gender.append(Group(name=label, members=shown == label, targets=(target,)))
         stereotyped = Group(name=_EVERYONE, members=everyone, targets=(_STEREOTYPED,), pooled=True)
@@ -328,7 +323,7 @@ class _Gathering:
 
     def label(self, portrait: int, axis: str) -> str:
         """The data set's label of what a reader says on an axis; empty where there is none."""
-        name = self._attribute if axis == RACE else self._genders.attribute if self._genders else ""
+        name = self._attribute if axis == RACE else self._genders.factor if self._genders else ""
         return self.edits.portraits[portrait].attributes.get(name, "")
 
     def _stereotype(self, row: int) -> str:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from stillme.audit.design import FILE, Asked, Design, JudgeRecord, RecordedRequest, design_from
 from stillme.core.errors import StillImporting, StillmeError, StillRecording
-from stillme.core.types import Arm
+from stillme.core.types import Arm, Genders, Settings
 from stillme.runs.store import Store, StoredEdit, Totals
 
 if TYPE_CHECKING:  # estimates need numpy, and counting does not need estimates
-    from stillme.estimates import Genders, Settings
     from stillme.runs.gathering import Results
     from stillme.runs.readings import Readings
 
@@ -129,25 +128,14 @@ class Run:
 
         return readings_of(self)
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
         """How numbers are computed from the rows."""
-        from stillme.estimates import Settings
-
-        analysis = self.design.analysis
-        return Settings(
-            factors=analysis.factors,
-            reference=dict(analysis.reference),
-            confidence=analysis.confidence,
-            smallest_effects=dict(analysis.smallest_effects),
-            prompts=analysis.prompts,
-        )
+        return self.design.analysis
 
     @property
     def genders(self) -> Genders:
         """The labels of the two genders that role prompts are about."""
-        from stillme.estimates import Genders
-
         roles = self.design.roles
         return Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else Genders()
 

@@ -1,4 +1,7 @@
-"""A run's progress."""
+"""A run's progress, and which models and weights made its rows.
+
+Rows are grouped and counted by the database, and the counts kept for as long as nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillme.runs.counting import Counts, count
-from stillme.runs.model_names import EditorWeights, ModelNames, drifted, editor_weights, model_names
 from stillme.runs.run import Run
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
@@ -16,6 +17,19 @@ from stillme.runs.store.summaries import Failure
 if TYPE_CHECKING:  # both need numpy, and most runs have neither
     from stillme.runs.behaviour import Gaps
     from stillme.runs.control_pairs.reading import KnownAnswers
+import json
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict
+from typing import cast
+
+from stillme.core.files import write_whole
+from stillme.core.home import cache_folder
+from stillme.core.rubric.readings import REPEATS
+from stillme.core.types import Arm, Failed, Json
+from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme.runs.store.summaries import AnsweringModel, EditingWeights
 
 _SHOWN = 5
 
@@ -55,11 +69,11 @@ class Status:
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
-            "failures": _as_json(self.failures),
+            "failures": [asdict(failure) for failure in self.failures],
             "models": [judge.as_json() for judge in self.models],
             "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
             "weights": [editor.as_json() for editor in self.weights],
-            "combined": self.gaps.as_json() if self.gaps else None,
+            "combined": asdict(self.gaps) if self.gaps else None,
             "known_answers": [answers.as_json() for answers in self.known_answers],
             "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
         }
@@ -95,10 +109,6 @@ class Status:
             lines.append(f"  {self.gaps}")
         lines += [line for answers in self.known_answers for line in answers.lines()]
         return "\n".join(lines)
-
-
-def _as_json(failures: Sequence[Failure]) -> list[dict[str, Any]]:
-    return [{"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in failures]
 
 
 def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
@@ -146,3 +156,268 @@ def _known_answers(run: Run) -> tuple[KnownAnswers, ...]:
     from stillme.runs.control_pairs.reading import answered_by
 
     return tuple(answered_by(run.store, run.judges))
+
+
+_DATED = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{8}|\d{3})")
+"""How vendors name a snapshot: `-2026-01-10`, `-09-2026`, `-20260110`, `@20260110`, `-001`."""
+_FLOATING = "-latest"
+_PREFIX = "models/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNames:
+    """One judge: the model that it asks for, and those that answered, the earliest first."""
+
+    judge: str
+    asked: str
+    answered: tuple[AnsweringModel, ...]
+
+    @property
+    def total(self) -> int:
+        """Answers that name their model."""
+        return sum(model.answers for model in self.answered)
+
+    @property
+    def others(self) -> tuple[AnsweringModel, ...]:
+        """Models that are neither the one asked for nor a dated snapshot of it."""
+        return tuple(model for model in self.answered if not is_snapshot(model.name, of=self.asked))
+
+    @property
+    def changed(self) -> bool:
+        """Whether different models answered. The bare name and one snapshot of it need not be different."""
+        return len({model.name for model in self.answered} - {self.asked}) > 1
+
+    @property
+    def drifted(self) -> bool:
+        """Whether a reader must know."""
+        return self.changed or bool(self.others)
+
+    def __str__(self) -> str:
+        models = "; ".join(f"{model.name} ({model.answers:,}, first {_minute(model.first)})" for model in self.answered)
+        what = "the model changed during the run" if self.changed else "another model answered"
+        return f"{self.judge} asked for {self.asked}, and {what}: {models}"
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {
+            "judge": self.judge,
+            "asked": self.asked,
+            "drifted": self.drifted,
+            "answered": [
+                {"model": model.name, "answers": model.answers, "first": model.first} for model in self.answered
+            ],
+        }
+
+
+def model_names(run: Run) -> list[ModelNames]:
+    """Every judge of the run whose answers say which model gave them."""
+    answering = run.store.answering_models()
+    return [
+        ModelNames(
+            judge=judge.name,
+            asked=str(judge.spec.parameters.get("model", "")),
+            answered=tuple(model for model in answering if model.judge == judge.spec.key),
+        )
+        for judge in run.judges
+        if any(model.judge == judge.spec.key for model in answering)
+    ]
+
+
+def drifted(names: Sequence[ModelNames]) -> Iterator[ModelNames]:
+    """Judges that were not the same model throughout, or not the one asked for."""
+    return (judge for judge in names if judge.drifted)
+
+
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def is_snapshot(name: str, *, of: str) -> bool:
+    """Whether a model is the one asked for, or a dated snapshot of it."""
+    asked = of.removeprefix(_PREFIX).removesuffix(_FLOATING)
+    rest = name.removeprefix(_PREFIX)
+    if not rest.startswith(asked):
+        return False
+    return rest.removeprefix(asked) in ("", _FLOATING) or bool(_DATED.fullmatch(rest.removeprefix(asked)))
+
+
+_COMMIT = 12
+"""Characters of a commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorWeights:
+    """One editor: the weights of its edits, the earliest first."""
+
+    editor: str
+    used: tuple[EditingWeights, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether its edits were made with different weights, and must not be pooled."""
+        return len(self.used) > 1
+
+    def __str__(self) -> str:
+        return "; ".join(f"{_named(used.weights)} ({used.edits:,} edits)" for used in self.used)
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {
+            "editor": self.editor,
+            "mixed": self.mixed,
+            "used": [{"weights": dict(used.weights), "edits": used.edits} for used in self.used],
+        }
+
+
+def editor_weights(run: Run) -> list[EditorWeights]:
+    """Every editor of the run that records its weights."""
+    recorded = run.store.editing_weights()
+    weights = (
+        EditorWeights(editor=editor.name, used=tuple(used for used in recorded if used.editor == editor.spec.key))
+        for editor in run.design.editors
+    )
+    return [entry for entry in weights if entry.used]
+
+
+def _named(weights: Mapping[str, Json]) -> str:
+    return " + ".join(f"{part.get('repo')} at {_short(str(part.get('revision')))}" for part in _parts(weights))
+
+
+def _parts(weights: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    yield weights
+    yield from weights.get("others", ())
+
+
+def _short(revision: str) -> str:
+    kind, _, value = revision.rpartition(":")
+    return f"{kind}:{value[:_COMMIT]}" if kind else value[:_SHOWN]
+
+
+_KEPT = 50
+"""Runs whose counts are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How far a run has come, by extractor, by editor and by judge."""
+
+    extractors: Mapping[str, Mapping[str, int]]
+    editors: Mapping[str, Mapping[str, int]]
+    judges: Mapping[str, Mapping[str, int]]
+    readers: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    imported: tuple[str, ...] = ()
+    """Judges whose scores are imported: what they left out is not missing."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every description, edit and judgement is there."""
+        asked = (counts for name, counts in self.judges.items() if name not in self.imported)
+        counted = (*self.extractors.values(), *self.editors.values(), *asked, *self.readers.values())
+        return all(counts["done"] == counts["total"] for counts in counted)
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "extractors": [{"name": name, **counts} for name, counts in self.extractors.items()],
+            "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
+            "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
+        } | ({"readers": [{"name": name, **counts} for name, counts in self.readers.items()]} if self.readers else {})
+
+
+def count(run: Run) -> tuple[Counts, Totals]:
+    """Count the run, without disturbing a process that is writing to it; a run that did not change only once."""
+    # Before the rows are read: what is written meanwhile is seen the next time.
+    state = run.store.state()
+    name = str(run.folder.resolve())
+    kept = _kept()
+    if (entry := kept.pop(name, None)) and entry["state"] == state:
+        counts = entry["counts"]
+        return Counts(**counts | {"imported": tuple(counts["imported"])}), Totals(**entry["totals"])
+    with run.store.snapshot():
+        counts, totals = _counts(run), run.store.totals()
+    # The latest last. What cannot be kept is counted again.
+    kept[name] = {"state": state, "counts": asdict(counts), "totals": asdict(totals)}
+    with suppress(OSError):
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        write_whole(_file(), json.dumps(dict(list(kept.items())[-_KEPT:])))
+    return counts, totals
+
+
+def _counts(run: Run) -> Counts:
+    store = run.store
+    states: dict[str, Counter[str]] = {editor.name: Counter() for editor in run.design.editors}
+    rows, answers = store.progress(run.plan)
+    for editor, state, number in rows:
+        states[editor][state] += number
+    requests = store.requests_by_editor(run.plan)
+    pictures = sum(counts["edited"] for counts in states.values())
+    return Counts(
+        extractors=_descriptions(run),
+        editors={
+            name: {"total": requests.get(name, 0), "done": counts["edited"] + counts["refused"], **counts}
+            for name, counts in states.items()
+        },
+        judges={
+            judge.name: {
+                "total": pictures * judge.asked,
+                "done": sum(answers.get((judge.spec.key, epoch), 0) for epoch in range(judge.asked)),
+            }
+            for judge in run.judges
+        },
+        readers=_readings(run) if run.design.readers else {},
+        imported=tuple(judge.name for judge in run.judges if judge.capabilities.given),
+    )
+
+
+def _readings(run: Run) -> dict[str, dict[str, int]]:
+    """Pictures of one portrait; a control that is still to be made counts as a picture of its own."""
+    edited: set[str] = set()
+    controls: set[str] = set()
+    keys = {editor.name: editor.spec.key for editor in run.design.editors}
+    made = {(editor, portrait): image for editor, portrait, image in run.store.controls()}
+    for row in run.rows():
+        if not row.image or len(row.request.portraits) != 1:
+            continue
+        if row.request.arm is Arm.NOOP:
+            controls.add(row.image)
+            continue
+        edited.add(row.image)
+        if Arm.NOOP not in run.design.arms:
+            place = keys[row.request.editor], row.request.portraits[0]
+            controls.add(made.get(place, " ".join(place)))
+    wanted = {(image, 0) for image in edited} | {(image, repeat) for image in controls for repeat in range(REPEATS)}
+    return {
+        reader.name: {
+            "total": len(wanted),
+            "done": len(wanted & {(image, repeat) for image, repeat, *_ in run.store.readings(reader.spec.key)}),
+        }
+        for reader in run.design.readers
+    }
+
+
+def _descriptions(run: Run) -> dict[str, dict[str, int]]:
+    readers = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
+    ids = run.portraits_of(readers, NEEDS_FEATURES) if run.design.extractors else set[str]()
+    portraits = [portrait for portrait in run.design.portraits if portrait.id in ids]
+    described: dict[str, dict[str, int]] = {}
+    for extractor in run.design.extractors:
+        keys = sorted({extraction_key(portrait.image, extractor.spec) for portrait in portraits})
+        found = run.store.features(keys).values()
+        waiting = sum(isinstance(extraction, Failed) for extraction in found)
+        kinds = Counter(type(extraction).__name__.lower() for extraction in found if not isinstance(extraction, Failed))
+        described[extractor.name] = {"total": len(keys), "done": len(found) - waiting, **kinds}
+        described[extractor.name] |= {"to retry": waiting} if waiting else {}
+    return described
+
+
+def _kept() -> dict[str, dict[str, Json]]:
+    # A damaged file is an empty one: it only saves time.
+    with suppress(OSError, ValueError):
+        kept = json.loads(_file().read_text("utf-8"))
+        if isinstance(kept, dict):
+            return cast("dict[str, dict[str, Json]]", kept)
+    return {}
+
+
+def _file() -> Path:
+    return cache_folder() / "counts.json"

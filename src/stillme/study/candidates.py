@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
 from stillme.core.types import Arm, Portrait, Prompt
-from stillme.estimates.agreement import draw_unequally
+from stillme.estimates.people import draw_unequally
 from stillme.runs import Run, disputes
 from stillme.study.items import Output
 

@@ -147,5 +147,5 @@ def _genders(setup: Setup) -> str:
         )
     return "\n".join(
         f'{key} = "{quoted(value)}"'
-        for key, value in (("gender", genders.attribute), ("male", genders.male), ("female", genders.female))
+        for key, value in (("gender", genders.factor), ("male", genders.male), ("female", genders.female))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from stillme.core.types import Prompt
+
+_AT_A_CUT = re.compile(r"(?P<axis>\w+)(?P<sign>>=|<=)(?P<cut>\d(?:\.\d+)?)")
+"""`race_change>=3` is the share of edits with at least a 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,4 +159,44 @@ def _rate(name: str, entry: dict[str, Any]) -> Rate:
         axis=entry["axis"],
         at_least=entry.get("at_least"),
         at_most=entry.get("at_most"),
+    )
+
+
+def cuts(axis: Axis) -> tuple[Rate, ...]:
+    """At least 2, 3, 4, 5 and at most 1, 2, 3, 4 of a 1–5 scale; nothing for a quantity with a unit of its own.
+
+    Both directions, because an ensemble's 2.5 is neither at most 2 nor at least 3.
+    """
+    if not axis.is_scale:
+        return ()
+    top = len(axis.scale)
+    upward = (_rate_at(axis, ">=", str(cut)) for cut in range(2, top + 1))
+    downward = (_rate_at(axis, "<=", str(cut)) for cut in range(1, top))
+    return (*upward, *downward)
+
+
+def rate_of(quantity: str) -> Rate | None:
+    """The rate behind a name: a named one of the rubric, or one at a cut."""
+    known = load()
+    if named := known.rates.get(quantity):
+        return named
+    parts = _AT_A_CUT.fullmatch(quantity)
+    axis = known.axes.get(parts["axis"]) if parts else None
+    return _rate_at(axis, parts["sign"], parts["cut"]) if parts and axis else None
+
+
+def axis_of(quantity: str) -> str:
+    """The axis that a quantity is computed from."""
+    rate = rate_of(quantity)
+    return rate.axis if rate else quantity
+
+
+def _rate_at(axis: Axis, sign: str, cut: str) -> Rate:
+    upward = sign == ">="
+    return Rate(
+        name=f"{axis.name}{sign}{cut}",
+        title=f"{axis.title} {'≥' if upward else '≤'} {cut}",
+        axis=axis.name,
+        at_least=float(cut) if upward else None,
+        at_most=None if upward else float(cut),
     )

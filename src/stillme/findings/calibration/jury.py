@@ -12,16 +12,13 @@ import numpy as np
 from stillme.audit.building import build
 from stillme.core import rubric
 from stillme.core.errors import Interrupted
-from stillme.core.types import Estimate, Interval, Portrait
+from stillme.core.rubric import axis_of, rate_of
+from stillme.core.types import Estimate, Interval, Portrait, Settings
 from stillme.estimates import estimate
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.estimating import Disparity
-from stillme.estimates.findings import Finding, find_gaps
+from stillme.estimates.headlines import Finding, Standing, find_gaps, smallest_effect, word_for
 from stillme.estimates.quantities import meets
 from stillme.estimates.rows import Edits, RatingState, Scores
-from stillme.estimates.settings import Settings
-from stillme.estimates.standing import Standing
-from stillme.estimates.words import smallest_effect, word_for
 from stillme.findings.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.findings.calibration.records import standing_of
 from stillme.runs import Run
@@ -84,7 +81,7 @@ def try_edits(run: Run, edits: Sequence[HonestEdit], quantities: Sequence[str] =
 def _of_editor(run: Run, editor: str, quantities: Sequence[str]) -> tuple[Edits, list[Scores]]:
     results = run.results
     own = results.edits.editor == results.edits.editors.index(editor)
-    axes = {_axis_of(name) for name in quantities}
+    axes = {axis_of(name) for name in quantities}
     return results.edits.where(own), [score.where(own) for score in results.scores if score.axis in axes]
 
 
@@ -128,11 +125,6 @@ def _trial(edit: HonestEdit, gap: Disparity, everyone: Estimate, finding: Findin
 def _word(gap: Disparity, smallest: float | None, settings: Settings) -> str | None:
     p = gap.null.omnibus if gap.null else None
     return word_for(gap.outcome, p=p, smallest=smallest, units=gap.units, level=1 - settings.confidence)
-
-
-def _axis_of(quantity: str) -> str:
-    rate = rate_of(quantity)
-    return rate.axis if rate else quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +213,7 @@ def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
 
 def wrong_about_visibility(run: Run, edits: Sequence[HonestEdit]) -> dict[str, float]:
     """For each edit whose visibility is known: the share of portraits that "no visible change" is wrong about."""
-    (score,) = [score for score in run.results.scores if score.axis == _axis_of("unchanged")]
+    (score,) = [score for score in run.results.scores if score.axis == axis_of("unchanged")]
     unchanged = rubric.load().rates["unchanged"]
     rows = run.results.edits
     wrong: dict[str, float] = {}

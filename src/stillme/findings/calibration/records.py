@@ -15,7 +15,7 @@ from stillme.core.files import write_json
 from stillme.core.home import data_folder
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Json, Spec
-from stillme.estimates.standing import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
+from stillme.estimates.headlines import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
 from stillme.runs import Run
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.gathering import ensemble_name

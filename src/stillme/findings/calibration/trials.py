@@ -25,7 +25,7 @@ from stillme.findings.calibration.records import Calibration, save
 from stillme.portraits import load as load_folder
 from stillme.portraits.synthetic import embedded_renders
 from stillme.runs import Run, joined
-from stillme.runs.derived import AREA
+from stillme.runs.gathering import AREA
 from stillme.work.options import RunOptions
 from stillme.work.stages import work
 from stillme.work.tally import Ended

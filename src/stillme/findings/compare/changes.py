@@ -9,14 +9,22 @@ from typing import Literal
 import numpy as np
 
 from stillme import estimates
+from stillme.core.rubric import axis_of
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg
-from stillme.estimates.abstention import Abstention, uneven_among
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.directions import Shift
 from stillme.estimates.gap_changes import GapVerdict
-from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
-from stillme.estimates.words import Word, smallest_effect, word_for
+from stillme.estimates.headlines import (
+    Abstention,
+    Word,
+    deciding,
+    is_drift,
+    is_headline,
+    order_of,
+    smallest_effect,
+    uneven_among,
+    word_for,
+)
 from stillme.findings.compare.direction import Worse, unchanged_value, worse_when
 from stillme.findings.compare.matching import Matched
 
@@ -225,15 +233,10 @@ def _headline(effects: Sequence[PairedEffect], matched: Matched) -> list[int]:
         place
         for place, effect in enumerate(effects)
         if effect.p is not None and is_headline(effect.quantity) and effect.quantity != "failed"
-        if not effect.judge or (effect.judge, _axis_of(effect.quantity)) in speaking
+        if not effect.judge or (effect.judge, axis_of(effect.quantity)) in speaking
     ]
     decides = deciding(matched.standing, {(effects[place].judge, effects[place].quantity) for place in family})
     return [place for place in family if (effects[place].judge, effects[place].quantity) in decides]
-
-
-def _axis_of(quantity: str) -> str:
-    rate = rate_of(quantity)
-    return rate.axis if rate else quantity
 
 
 def _said(word: Word | None, direction: Verdict) -> Verdict:
@@ -271,7 +274,7 @@ def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched:
         clearest, smallest = gap.clearest, smallest_effect(gap.quantity, matched.settings.smallest_effects)
         p = 1.0 if gap.verdict == "unclear" else 0.0  # the interval holds for all pairs together, so it is the test
         word = word_for(clearest.outcome, p=p, smallest=smallest, units=gap.portraits)
-        uneven = silent.get((gap.judge, _axis_of(gap.quantity), gap.factor), "")
+        uneven = silent.get((gap.judge, axis_of(gap.quantity), gap.factor), "")
         verdict = "unclear" if uneven else _said(word, _GAP_VERDICTS[gap.verdict])
         no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
         yield GapChange(

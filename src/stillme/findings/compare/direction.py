@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from stillme.core import rubric
-from stillme.core.rubric import Axis, Rate
+from stillme.core.rubric import Axis, Rate, rate_of
 from stillme.estimates import numbers
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 
 _HAPPENED = "visible_change"

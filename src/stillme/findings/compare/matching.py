@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.types import Settings
+from stillme.estimates.headlines import CONTROL_PAIRS, Standing
 from stillme.estimates.rows import Codes, Edits, EditState, RatingState, Scores
-from stillme.estimates.settings import Settings
-from stillme.estimates.standing import CONTROL_PAIRS, Standing
 from stillme.findings.calibration import standing_of
 from stillme.findings.compare.cells import Cell, Chosen, cells_of, differences, only_in
 from stillme.runs import Run

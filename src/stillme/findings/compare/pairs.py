@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.core.rubric import axis_of
 from stillme.estimates import numbers
-from stillme.estimates.cuts import rate_of
 from stillme.estimates.rows import Scores
 from stillme.findings.compare.changes import Change, Comparison
 from stillme.findings.compare.direction import Worse, unchanged_value, worse_when
@@ -89,8 +89,7 @@ def _losses(matched: Matched, change: Change) -> Iterator[int]:
 
 
 def _score(matched: Matched, change: Change) -> Scores | None:
-    rate = rate_of(change.quantity)
-    axis = rate.axis if rate else change.quantity
+    axis = axis_of(change.quantity)
     return next((score for score in matched.scores if (score.judge, score.axis) == (change.judge, axis)), None)
 
 

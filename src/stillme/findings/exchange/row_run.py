@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from stillme.audit.config import RolesSection
-from stillme.audit.design import Analysis, Design, EditorRecord, JudgeRecord, RecordedRequest, RolesRecord
+from stillme.audit.design import Design, EditorRecord, JudgeRecord, RecordedRequest, RolesRecord
 from stillme.audit.labels import genders_of
 from stillme.audit.roles import expected_place
 from stillme.core import rubric
 from stillme.core.errors import Problem, StillmeError
 from stillme.core.paper import setting
 from stillme.core.protocols import JudgeCapabilities
-from stillme.core.types import Arm, Edited, EditOutcome, Failed, Json, Refused, Request, Spec, digest
+from stillme.core.types import Arm, Edited, EditOutcome, Failed, Json, Refused, Request, Settings, Spec, digest
 from stillme.findings.exchange.appending import CHUNK, RatedEdit, new_assessments, provenance_of
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements
 from stillme.findings.exchange.new_edits import STATES, Identity, NewEdits
@@ -100,7 +100,7 @@ def _design(
 ) -> Design:
     judges = _judges(table, asked, before)
     prompts, portraits = tuple(edits.prompts.values()), tuple(edits.portraits.values())
-    analysis = _analysis(edits, judges, asked, before.analysis if before else Analysis())
+    analysis = _analysis(edits, judges, asked, before.analysis if before else Settings())
     title = asked.title or (before.title if before else f"rows of {file.name}")
     resolved: dict[str, Json] = {
         "title": title,
@@ -178,7 +178,7 @@ def _judges(table: RowTable, asked: RowsAsked, before: Design | None) -> tuple[J
     return tuple(judges)
 
 
-def _analysis(edits: NewEdits, judges: Sequence[JudgeRecord], asked: RowsAsked, before: Analysis) -> Analysis:
+def _analysis(edits: NewEdits, judges: Sequence[JudgeRecord], asked: RowsAsked, before: Settings) -> Settings:
     models = [judge.name for judge in judges if judge.capabilities.kind == "model"]
     rule = asked.rule or before.rule
     primary = asked.primary or next(iter(before.combined), "")
@@ -218,7 +218,7 @@ def _roles(edits: NewEdits) -> RolesRecord | None:
             "female. Name that column with --group; for two people it reads Male+Female."
         )
     layouts = tuple(name for name, count in (("role_pair", 2), ("role_single", 1)) if count in counts)
-    return RolesRecord(layouts=layouts, gender=genders.attribute, male=genders.male, female=genders.female)
+    return RolesRecord(layouts=layouts, gender=genders.factor, male=genders.male, female=genders.female)
 
 
 def _editor_spec(name: str) -> Spec:

@@ -11,9 +11,9 @@ import numpy as np
 from stillme import estimates
 from stillme.audit.rules import Rule
 from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.rubric import axis_of
 from stillme.core.types import Arm, Interval, NotEstimable
 from stillme.estimates import EditState, RatingState, Scores, numbers
-from stillme.estimates.cuts import rate_of
 from stillme.findings.compare import (
     Change,
     Chosen,
@@ -166,8 +166,7 @@ def _loss(change: Change | GapChange) -> Interval | NotEstimable:
 
 
 def _on(scores: Sequence[Scores], quantity: str) -> list[Scores]:
-    rate = rate_of(quantity)
-    return [score for score in scores if score.axis == (rate.axis if rate else quantity)]
+    return [score for score in scores if score.axis == axis_of(quantity)]
 
 
 def _incomplete(matched: Matched, judge: str, quantity: str) -> str:

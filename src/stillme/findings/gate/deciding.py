@@ -18,12 +18,12 @@ from stillme.audit.rules import Rule, parse_rule
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName, did_you_mean
 from stillme.core.files import is_bundle
+from stillme.core.rubric import axis_of, rate_of
 from stillme.core.rubric.readings import SHIFTS
 from stillme.core.types import Arm, Estimate, Interval
 from stillme.estimates import Disparity, numbers
-from stillme.estimates.abstention import uneven
-from stillme.estimates.agreement import corrected as correct_by_people
-from stillme.estimates.cuts import rate_of
+from stillme.estimates.headlines import uneven
+from stillme.estimates.people import corrected as correct_by_people
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.findings.calibration import standing_of
 from stillme.findings.compare import Chosen
@@ -209,7 +209,7 @@ class _Deciding:
         """Only what the rule's axis gives: numbers do not depend on which others are computed."""
         if quantity in SHIFTS:
             return self._shifts(quantity, confidence or self._run.settings.confidence)
-        axis, settings = _axis_of(quantity), self._run.settings
+        axis, settings = axis_of(quantity), self._run.settings
         key = axis, confidence or settings.confidence
         if key not in self._by_axis:
             results = self._run.results
@@ -235,7 +235,7 @@ class _Deciding:
         if not rule.arm and any(estimate.arm == Arm.BASELINE for estimate in kept):
             kept = [estimate for estimate in kept if estimate.arm == Arm.BASELINE]
         if not rule.judge and kept[0].quantity not in SHIFTS:
-            axis = _axis_of(kept[0].quantity)
+            axis = axis_of(kept[0].quantity)
             kept = [estimate for estimate in kept if not estimate.judge or (estimate.judge, axis) in self._headline]
         return kept
 
@@ -248,7 +248,7 @@ class _Deciding:
         part = f"rated {estimate.edits:,} of {estimate.edits + missing:,}, {how}"
         if not stands_for_all:
             return estimate, "", part
-        axis = _axis_of(estimate.quantity)
+        axis = axis_of(estimate.quantity)
         if estimate.scope == "disparity" or rubric.load().is_nominal(axis):
             unequal = results.chances is not None
             return estimate, part, f"{part}; this number cannot be corrected for them" if unequal else ""
@@ -365,11 +365,6 @@ def require_meant(rule: Rule, quantity: str) -> None:
         raise StillmeError(f"`{rule}`: {quantity} is not a rate, so its limit cannot be a percentage. Leave out the %.")
     elif rule.statistic == "disparity" and rule.limit < 0:
         raise StillmeError(f"`{rule}`: a disparity is never negative, so its limit must be 0 or more.")
-
-
-def _axis_of(quantity: str) -> str:
-    rate = rate_of(quantity)
-    return rate.axis if rate else quantity
 
 
 def _narrowed(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from stillme.core.types import Interval
 from stillme.estimates import numbers
-from stillme.estimates.rounding import rounded
+from stillme.estimates.quantities import rounded
 from stillme.findings.compare.markdown import plain, table
 from stillme.findings.gate.verdicts import Check, Decision, Verdict, Verdicts, caught
 

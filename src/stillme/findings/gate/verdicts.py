@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from stillme.audit.rules import Rule, Sign
 from stillme.core.types import Interval, NotEstimable
-from stillme.estimates.standing import FAILED_CONTROL_PAIRS
+from stillme.estimates.headlines import FAILED_CONTROL_PAIRS
 
 T = TypeVar("T")
 Place = tuple[int, int]

@@ -13,8 +13,8 @@ from stillme.core import rubric
 from stillme.core.types import Arm
 from stillme.estimates import Edits, Settings, design
 from stillme.estimates.design import Plan
+from stillme.estimates.headlines import MIN_UNITS
 from stillme.estimates.quantities import Columns, Floats
-from stillme.estimates.words import MIN_UNITS
 from stillme.findings.plan.answers import (
     Against,
     Alternative,

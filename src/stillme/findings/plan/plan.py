@@ -19,7 +19,7 @@ from stillme.findings.plan.assumptions import Assumptions, EarlierRuns, PlanOpti
 from stillme.findings.plan.costs import Bill, Bills, bills
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.findings.plan.starting import larger_set
-from stillme.runs.counting import count
+from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.work.spending import unknown_prices
 

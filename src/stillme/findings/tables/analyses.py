@@ -19,11 +19,10 @@ from stillme.core.files import write_csv
 from stillme.core.rubric.readings import AXES, SHIFTS
 from stillme.core.types import Arm
 from stillme.estimates import Settings
-from stillme.estimates.agreement import against_people, corrected, mean_of
-from stillme.estimates.standing import Standing
+from stillme.estimates.headlines import Standing
+from stillme.estimates.people import against_people, corrected, mean_of
 from stillme.findings.calibration import standing_of
-from stillme.findings.tables.cells import row_of, text_row_of
-from stillme.findings.tables.estimates import NOTE
+from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
 from stillme.runs import Run, behaviour
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.disputes import agreement_of
@@ -78,16 +77,6 @@ class Watch(Protocol):
         """Its table is there."""
 
 
-class Unwatched:
-    """Nobody looks."""
-
-    def starts(self, name: str, place: int, total: int) -> None:
-        """Say nothing."""
-
-    def ends(self, name: str, written: Written) -> None:
-        """Say nothing."""
-
-
 def analyse(
     run: Run,
     *,
@@ -103,12 +92,13 @@ def analyse(
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     chosen = tuple(only or (name for name in ANALYSES if name not in BY_NAME))
-    told = watch or Unwatched()
-    told.starts("rows", 0, len(chosen))
+    if watch:
+        watch.starts("rows", 0, len(chosen))
     standing, _ = standing_of(run), run.results
     written: dict[str, Written] = {}
     for place, name in enumerate(chosen, start=1):
-        told.starts(name, place, len(chosen))
+        if watch:
+            watch.starts(name, place, len(chosen))
         path = folder / f"{name}.csv"
         try:
             written[name] = _write(path, ANALYSES[name](material), standing)
@@ -119,7 +109,8 @@ def analyse(
             _log.exception("the analysis %s broke", name)
             path.unlink(missing_ok=True)
             written[name] = Written(path=path, rows=0, problem=f"{type(error).__name__}: {error}")
-        told.ends(name, written[name])
+        if watch:
+            watch.ends(name, written[name])
     return written
 
 
@@ -148,18 +139,6 @@ def _note(rows: Sequence[Row], standing: Standing) -> None:
 # -- the analyses ----------------------------------------------------------------------------------------------------
 
 
-def _cuts(material: Material) -> Sequence[object]:
-    return estimates.at_every_cut(*material.columns)
-
-
-def _prompts(material: Material) -> Sequence[object]:
-    return estimates.by_prompt(*material.columns)
-
-
-def _subcategories(material: Material) -> Sequence[object]:
-    return estimates.by_prompt(*material.columns, by="subcategory", groups=True)
-
-
 def _intersections(material: Material) -> Sequence[object]:
     edits, scores, settings = material.columns
     crossed = settings.factors[:2]
@@ -182,10 +161,6 @@ def _pooled(material: Material) -> Sequence[object]:
 def _equivalence(material: Material) -> Sequence[object]:
     rates = [name for name, rate in rubric.load().rates.items() if rubric.load().axes[rate.axis].is_scale]
     return estimates.equivalence(*material.columns, margin=material.margin, quantities=rates)
-
-
-def _likeness(material: Material) -> Sequence[object]:
-    return estimates.intraclass_correlations(*material.columns)
 
 
 def _row_tests(material: Material) -> Sequence[object]:
@@ -217,34 +192,10 @@ def _above_floor(material: Material) -> Sequence[object]:
     return [estimate for arm in arms for estimate in estimates.above_floor(*material.columns, arm=arm)]
 
 
-def _roles(material: Material) -> Sequence[object]:
-    return estimates.adherence(*material.columns, genders=material.run.genders)
-
-
-def _agreement(material: Material) -> Sequence[object]:
-    return agreement_of(material.run)
-
-
-def _position_bias(material: Material) -> Sequence[object]:
-    return behaviour.position_bias(material.run)
-
-
-def _repeatability(material: Material) -> Sequence[object]:
-    return behaviour.repeatability(material.run)
-
-
-def _disclosure(material: Material) -> Sequence[object]:
-    return behaviour.disclosure_effect(material.run)
-
-
 def _coverage(material: Material) -> Sequence[object]:
     combination = behaviour.combination(material.run)
     primary = combination.primary if combination else ""
     return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(material.run)]
-
-
-def _known_answers(material: Material) -> Sequence[object]:
-    return [row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis]
 
 
 def _people(material: Material) -> Sequence[object]:
@@ -276,41 +227,30 @@ def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, est
         yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
 
 
-def _shifts(material: Material) -> Sequence[object]:
-    readings = material.run.readings
-    return readings.shifts(material.run.settings.confidence) if readings else []
-
-
-def _transitions(material: Material) -> Sequence[object]:
-    return material.run.readings.transitions if material.run.readings else []
-
-
-def _readings(material: Material) -> Sequence[object]:
-    return material.run.readings.counts if material.run.readings else []
-
-
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "contrasts": _contrasts,
     "pooled": _pooled,
     "equivalence": _equivalence,
-    "cuts": _cuts,
-    "prompts": _prompts,
-    "subcategories": _subcategories,
+    "cuts": lambda material: estimates.at_every_cut(*material.columns),
+    "prompts": lambda material: estimates.by_prompt(*material.columns),
+    "subcategories": lambda material: estimates.by_prompt(*material.columns, by="subcategory", groups=True),
     "intersections": _intersections,
-    "likeness": _likeness,
+    "likeness": lambda material: estimates.intraclass_correlations(*material.columns),
     "row_tests": _row_tests,
     "mitigation": _mitigation,
     "above_floor": _above_floor,
-    "roles": _roles,
-    "shifts": _shifts,
-    "transitions": _transitions,
-    "readings": _readings,
-    "agreement": _agreement,
-    "position_bias": _position_bias,
-    "repeatability": _repeatability,
-    "disclosure": _disclosure,
+    "roles": lambda material: estimates.adherence(*material.columns, genders=material.run.genders),
+    "shifts": lambda material: read.shifts(material.run.settings.confidence) if (read := material.run.readings) else [],
+    "transitions": lambda material: read.transitions if (read := material.run.readings) else [],
+    "readings": lambda material: read.counts if (read := material.run.readings) else [],
+    "agreement": lambda material: agreement_of(material.run),
+    "position_bias": lambda material: behaviour.position_bias(material.run),
+    "repeatability": lambda material: behaviour.repeatability(material.run),
+    "disclosure": lambda material: behaviour.disclosure_effect(material.run),
     "coverage": _coverage,
-    "known_answers": _known_answers,
+    "known_answers": lambda material: [
+        row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis
+    ],
     "against_people": _people,
     "corrected": _corrected,
 }

@@ -1,16 +1,17 @@
-"""Estimates as CSV: the same estimates give the same bytes."""
+"""Estimates as CSV, and any result's fields as the cells of a row: the same numbers give the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 from stillme.core.files import write_csv, write_json
-from stillme.core.types import Estimate, Interval
+from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import Disparity, Finding, Settings, find_gaps, numbers
-from stillme.estimates.abstention import abstentions, uneven
-from stillme.estimates.standing import Standing, mark
+from stillme.estimates.headlines import Standing, abstentions, mark, uneven
 
 _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
 _INTERVAL = ("value", "low", "high", "confidence")
@@ -123,3 +124,64 @@ def as_text(estimate: Estimate) -> str:
     write = numbers.difference if estimate.scope in _BETWEEN else numbers.number
     value, low, high = (write(estimate.quantity, end) for end in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"
+
+
+_SUBJECT = ("outcome", "icc")
+"""The one number that a row is about needs no prefix."""
+_PLAIN = (str, int, float, bool, type(None))
+"""What most cells hold; tables have tens of thousands of rows."""
+
+
+def row_of(result: object) -> dict[str, object]:
+    """The cells as they are: numbers are numbers, what is absent is None."""
+    row: dict[str, object] = {}
+    _fill(row, result, "")
+    return row
+
+
+def text_row_of(result: object) -> dict[str, str]:
+    """The cells as a CSV file has them."""
+    return {name: value if type(value) is str else _text(value) for name, value in row_of(result).items()}
+
+
+def _fill(row: dict[str, object], result: object, prefix: str) -> None:
+    if is_dataclass(result):
+        items = [(name, getattr(result, name)) for name in _names(type(result))]
+    else:
+        items = list(cast("Mapping[str, Any]", result).items())
+    for name, value in items:
+        if type(value) in _PLAIN:
+            row[prefix + name] = value
+        else:
+            _fill_cells(row, prefix + name, value)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
+
+
+def _fill_cells(row: dict[str, object], name: str, value: Any) -> None:
+    stem = "" if name in _SUBJECT else f"{name}_"
+    match value:
+        case Interval():
+            for part in ("value", "low", "high"):
+                row[stem + part] = getattr(value, part) + 0.0
+            row[f"{stem}method"] = value.method
+        case NotEstimable():
+            # The columns of a number are there also where no row has one.
+            row.update((f"{stem}{part}", None) for part in ("value", "low", "high"))
+            row[f"{stem}not_estimable"] = value.reason
+        case Mapping():
+            counted = cast("Mapping[str, object]", value)
+            row[name] = "; ".join(f"{key}: {count}" for key, count in sorted(counted.items()))
+        case _ if is_dataclass(value):
+            _fill(row, value, f"{name}_")
+        case _:
+            row[name] = value
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return numbers.machine(value) if isinstance(value, float) else str(value)

@@ -4,7 +4,6 @@ Rows are the audit's own editors and the levels of its own first factor. A cell 
 """
 
 from stillme.findings.tables.paper.making import NUMBERS, Chosen, make_tables
-from stillme.findings.tables.paper.table import PaperTable
-from stillme.findings.tables.paper.writing import as_csv, as_latex, as_markdown, write
+from stillme.findings.tables.paper.table import PaperTable, as_csv, as_latex, as_markdown, write
 
 __all__ = ["NUMBERS", "Chosen", "PaperTable", "as_csv", "as_latex", "as_markdown", "make_tables", "write"]

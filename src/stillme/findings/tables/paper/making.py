@@ -1,24 +1,25 @@
-"""Make the tables that are asked for, from an audit and its rows."""
+"""Make the tables that are asked for, from an audit and its rows, with the paper's number in the cells of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.paper import Published
 from stillme.core.types import Arm
 from stillme.estimates import EditState
 from stillme.findings.calibration import standing_of
-from stillme.findings.tables.paper import cases, diagnosis, mitigation, people, roles
-from stillme.findings.tables.paper.published_cells import with_paper
-from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source
-from stillme.findings.tables.paper.table import Count, PaperTable, Row, Words
+from stillme.findings.tables.paper import cases, diagnosis, mitigation, people
+from stillme.findings.tables.paper.diagnosis import AXES
+from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source, axis_title
+from stillme.findings.tables.paper.table import Cell, Count, Number, PaperTable, Row, Words
 from stillme.judges.ensemble import primary_of
 from stillme.runs import Run, participants
-from stillme.runs.paper_names import paper_names
+from stillme.runs.paper_names import PaperNames, paper_names, published_text
 
 Make = Callable[[Source], PaperTable]
 
@@ -131,10 +132,10 @@ def _table(run: Run, source: Source, number: int) -> PaperTable:
     if number != 7:
         return {13: table_13, **_DIAGNOSIS, **_MITIGATION, **_PEOPLE, **_CASES}[number](source)
     section = run.design.roles
-    table = roles.table_7(source, run.genders)
+    table = diagnosis.table_7(source, run.genders)
     if table.rows:
         return table
-    absent = roles.unanswered(source, tuple(section.layouts) if section else ("role_single",))
+    absent = diagnosis.unanswered(source, tuple(section.layouts) if section else ("role_single",))
     return PaperTable(number=7, caption=table.caption, head=(), rows=(), absent=absent)
 
 
@@ -200,3 +201,70 @@ def _row(source: Source, label: str, goal: str, here: np.ndarray[tuple[int], np.
         int(np.count_nonzero(here & (edits.state == EditState.EDITED))),
     )
     return Row(label=label, cells=(Words(text=goal), *(Count(value=count) for count in counts)))
+
+
+_AXES = {axis_title(axis): axis for axis in AXES}
+_RATES = {"Edit Succ.": "success", "Soft Eras.": "soft_erasure", "Race Change": "race_changed"}
+_CHANGES = {
+    "Δ Race Change (↓)": "race_change",
+    "Δ Race": "race_change",
+    "Δ Gender": "gender_change",
+    "Δ Skin": "skin_tone",
+    "Δ": "race_change",
+}
+_ARMS = {"Baseline Drift": "baseline", "w/ Feature": "feature"}
+
+
+def with_paper(table: PaperTable, names: PaperNames | None) -> PaperTable:
+    """The table with what the paper has in the same cells, and why the two are not the same measurement."""
+    if names is None:
+        return table
+    rows = tuple(
+        replace(
+            row,
+            cells=tuple(
+                _cell(cell, _number(table, row, column, names))
+                for column, cell in zip(table.head[1:], row.cells, strict=True)
+            ),
+        )
+        for row in table.rows
+    )
+    compared = any(isinstance(cell, Number) and cell.paper for row in rows for cell in row.cells)
+    return replace(table, rows=rows, notes=(*table.notes, *(names.differences if compared else ())))
+
+
+def _cell(cell: Cell, known: Published | None) -> Cell:
+    return replace(cell, paper=published_text(known)) if known and isinstance(cell, Number) else cell
+
+
+def _number(table: PaperTable, row: Row, column: str, names: PaperNames) -> Published | None:
+    place = table.place
+    if table.appendix:
+        wanted = (
+            {"judge": "people", "statistic": "change"} if row.section.startswith("people") else {"statistic": "bias"}
+        )
+        place = place if row.section.startswith("people") else "§5.3"
+        return names.number(place, "all" if column == "all editors" else column, _AXES[row.label], **wanted)
+    match table.number:
+        case 4 | 6 if row.section != "models − people":
+            wanted = {"judge": row.section} if table.number == 6 else {}
+            return names.number(place, row.label, _AXES[column], **wanted)
+        case 19 if column in _RATES:
+            return names.number(place, row.label, _RATES[column])
+        case 20:
+            gap = {"statistic": "max - min"} if row.summary else {"group": row.label}
+            return names.number(place, column, "race_changed", **gap)
+        case 5 | 21 | 26 if not row.summary:
+            wanted = {"group": row.label} | _mitigated(column)
+            quantity = wanted.pop("quantity", "")
+            return names.number(place, row.section, quantity, **wanted)
+        case 7 if row.section == "two people":
+            return names.number(place, row.label, "adherence", statistic=column.lower())
+        case _:
+            return None
+
+
+def _mitigated(column: str) -> dict[str, str]:
+    if arm := _ARMS.get(column):
+        return {"quantity": "race_change", "arm": arm, "statistic": "mean"}
+    return {"quantity": _CHANGES.get(column, ""), "statistic": "change"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from stillme.estimates import PairedEffect, Scores, numbers, paired_effects
-from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
+from stillme.estimates.people import AgainstPeople, against_people, mean_of
 from stillme.findings.tables.paper.diagnosis import AXES
 from stillme.findings.tables.paper.source import BASELINE, Source, axis_title, editors_of, rated
 from stillme.findings.tables.paper.table import Absent, Cell, Count, PaperTable, Row, Share, number

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from stillme.core import rubric
-from stillme.core.rubric import Rate
+from stillme.core.rubric import Rate, rate_of
 from stillme.core.types import Arm, Estimate
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, at_every_cut, estimate, mark, one_judge
-from stillme.estimates.cuts import rate_of
+from stillme.estimates.headlines import Standing
 from stillme.estimates.rows import Flags
-from stillme.estimates.standing import Standing
 from stillme.findings.tables.paper.table import MARK, Absent, Cell, Form, number
 
 BASELINE = str(Arm.BASELINE)
