@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 import stillme
 from stillme import estimates, plugins
+from stillme.audit.schemas import schema_of
 from stillme.core import registry
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.analyses import ANALYSES, analyse
@@ -51,11 +52,16 @@ def test_every_command_and_option_is_explained(name: str, command: click.Command
 
 
 def test_every_key_of_study_toml_is_explained():
-    page = text_of("reference.md")
+    schema = schema_of(StudyConfig, "study.toml")
     keys = set(study_keys(StudyConfig))
     assert "recruiting.codes.no_consent" in keys
     for key in keys:
-        assert f"| `{key}` |" in page, key
+        section, *inner = key.split(".")
+        value = schema["properties"][section]
+        for name in inner:
+            (reference,) = (each["$ref"] for each in (value, *value.get("anyOf", ())) if "$ref" in each)
+            value = schema["definitions"][reference.rpartition("/")[2]]["properties"][name]
+        assert value.get("description"), key
 
 
 def study_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
-
-from pydantic import BaseModel
+from typing import Any
 
 from stillme import estimates, plugins
 from stillme.core import protocols
@@ -27,8 +25,6 @@ from stillme.findings.tables.analyses import ANALYSES
 from stillme.plugins import testing
 from stillme.runs.control_pairs.reading import RightAnswers
 from stillme.runs.readings import ReadingCount, Transition
-from stillme.runs.store.exported import TABLES
-from stillme.study.config import StudyConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -91,16 +87,16 @@ MEANINGS = {
     "method": "how the interval was computed",
     "not_estimable": "why there is no number",
     "null": "empty where no permutation test was made",
-    "null_high": "chance alone stays below this, with the audit's confidence",
+    "null_high": "chance stays below this with the audit's confidence",
     "null_mean": "what chance gives on average",
-    "null_p": "how often chance reached this gap",
+    "null_p": "how often chance reached the observed max - min (permutation over units, within blocks)",
     "omnibus_p": "how often chance made all groups together differ as much: the test to rely on",
     "p": "p value",
     "people": "the name of the people's ratings",
     "portraits": "portraits that the number is computed from: the unit of every interval",
     "primary": "the primary judge of the ensemble",
     "prompts": "the prompt, or the set of prompts; empty for all",
-    "quantity": "a mean, or a named rate",
+    "quantity": "a mean (`skin_delta_l`) or a named rate (`unchanged`)",
     "rated_by_people": "edits that people rated too",
     "ratings": "single ratings",
     "reference": "the group that it is compared with",
@@ -124,12 +120,14 @@ def page() -> str:
         [
             "# Reference",
             "",
-            "Made from the code by `python tools/reference_page.py`.",
-            "[Commands](commands.md), [audit.toml](audit.md) and [Python](python.md) have pages of their own.",
+            "Made from the code by `python tools/reference_page.py`. See also [Commands](commands.md),",
+            "[audit.toml](audit.md) and [Python](python.md). `stillme schema study` explains study.toml.",
             "",
             "## Plugin hooks",
             "",
-            "Base classes of `stillme.core.protocols`. A plugin overrides `edit_one` or `judge_one`, and more.",
+            "Base classes of `stillme.core.protocols`, which has the types. A plugin overrides `edit_one` or",
+            "`judge_one`; everything else has a default.",
+            "",
             *hooks(),
             "",
             "## What a plugin builds on",
@@ -140,10 +138,6 @@ def page() -> str:
             "",
             *names("stillme.plugins.testing", testing),
             "",
-            "## study.toml",
-            "",
-            *table(study_keys(StudyConfig, ""), "key"),
-            "",
             "## Columns",
             *columns(),
             "",
@@ -153,17 +147,18 @@ def page() -> str:
 
 def hooks() -> Iterator[str]:
     for hook in (protocols.Plugin, protocols.Editor, protocols.Judge, protocols.AcceptedJobs):
-        yield from ("", f"### {hook.__name__}", "", first_line(hook.__name__, hook), "")
+        yield f"- **{hook.__name__}**: {first_line(hook.__name__, hook)}"
         for part, member in vars(hook).items():
-            member = member.fget if isinstance(member, property) else member
+            is_property = isinstance(member, property)
+            member = member.fget if is_property else member
             if inspect.isfunction(member) and not part.startswith("_"):
-                yield f"- `{part}{signature(member)}`: {first_line(f'{hook.__name__}.{part}', member)}"
+                shown = part if is_property else f"{part}({parameters(member)})"
+                yield f"    - `{shown}`: {first_line(f'{hook.__name__}.{part}', member)}"
 
 
-def signature(function: Any) -> str:
-    given = inspect.signature(function)
-    kept = [parameter for name, parameter in given.parameters.items() if name != "self"]
-    return str(given.replace(parameters=kept)).replace("'", "")
+def parameters(function: Any) -> str:
+    """Names only: the types stand in the protocol."""
+    return ",".join(name for name in inspect.signature(function).parameters if name != "self")
 
 
 def names(module: str, offered: Any) -> Iterator[str]:
@@ -198,20 +193,44 @@ def offered_by(module: str, name: str) -> str:
 
 
 def columns() -> Iterator[str]:
-    everything, groups, disparities = (
-        getattr(estimate_tables, name) for name in ("_EVERYTHING", "_GROUPS", "_DISPARITIES")
-    )
-    yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv", "")
-    yield from table((name, MEANINGS.get(name) or documented_fields(Estimate).get(name, "")) for name in
-                     dict.fromkeys((*everything, *groups, *disparities)))  # fmt: skip
+    """Every meaning once: a column that several tables have stands in one row."""
     if set(RECORDS) != set(ANALYSES):
         raise SystemExit(f"RECORDS lacks {set(ANALYSES) - set(RECORDS)}.")
-    for analysis in ANALYSES:
-        yield from ("", f"### tables/statistics/{analysis}.csv", "")
-        yield from table(columns_of(analysis).items())
-    for exported in TABLES:
-        yield from ("", f"### export/{exported.name}", "")
-        yield from table((column.name, column.meaning) for column in exported.columns)
+    estimated = dict.fromkeys(
+        column for name in ("_EVERYTHING", "_GROUPS", "_DISPARITIES") for column in getattr(estimate_tables, name)
+    )
+    known = documented_fields(Estimate)
+    results = {"estimates": {name: MEANINGS.get(name) or known.get(name, "") for name in estimated}}
+    results |= {analysis: columns_of(analysis) for analysis in ANALYSES}
+    yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv, statistics/*.csv", "")
+    yield "An interval is five columns: `value`, `low`, `high`, `method`, `not_estimable`. A prefix names its quantity:"
+    yield "`x_…` below stands for `x_value` and the other four. `null_…` describes the gap that chance produces."
+    yield from ("", *table(merged(results)))
+    yield from ("", "### export/*", "", "`codebook.md`, written next to the files, explains every column.")
+
+
+def merged(tables: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
+    """Columns with their meanings; where a name has several, the less frequent ones say in which tables."""
+    where: dict[str, dict[str, list[str]]] = {}
+    for file, found in tables.items():
+        for name, meaning in found.items():
+            stem = next((name.removesuffix(f"_{end}") for end in _INTERVAL if name.endswith(f"_{end}")), "")
+            if f"{stem}_not_estimable" in found:
+                if name != f"{stem}_value":
+                    continue
+                name, meaning = f"{stem}_…", meaning.partition(": ")[0]
+            where.setdefault(name, {}).setdefault(plain(meaning), []).append(file)
+    for name in sorted(where):
+        usual = max(where[name], key=lambda meaning: len(where[name][meaning]))
+        others = (
+            f"{meaning} ({', '.join(files)})" for meaning, files in where[name].items() if not usual.startswith(meaning)
+        )
+        yield name, "; ".join([usual, *others])
+
+
+def plain(meaning: str) -> str:
+    text = one_line(meaning).rstrip(".")
+    return text if text.startswith("`") or text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def columns_of(analysis: str) -> dict[str, str]:
@@ -239,19 +258,6 @@ def record_columns(record: type, prefix: str) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}{stem}{end}", f"{said}: {MEANINGS[end]}" if stem else MEANINGS[end]
         else:
             yield f"{prefix}{part.name}", said
-
-
-def study_keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
-    for name, field in section.model_fields.items():
-        inner = next((one for one in (field.annotation, *get_args(field.annotation)) if is_section(one)), None)
-        if inner is None:
-            yield f"{prefix}{name}", one_line(documented_fields(section).get(name, ""))
-        else:
-            yield from study_keys(inner, f"{prefix}{name}.")
-
-
-def is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def table(rows: Any, head: str = "column") -> Iterator[str]:

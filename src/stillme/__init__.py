@@ -1,4 +1,4 @@
-"""Does an image editor keep people themselves? Audits instruction-guided portrait editors.
+"""Audits image editors: does the edit happen, does the person stay the same, and does that hold for everyone?
 
 Everything here is imported when it is first used, so that `import stillme` is instant.
 """

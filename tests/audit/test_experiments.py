@@ -97,7 +97,7 @@ def test_the_table_lists_every_kind_of_departure():
     rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 6]
     assert len(rows) > 20
     for row in rows[2:]:
-        assert re.search(r"`|left out|none needed", row.split("|")[4] + row.split("|")[3]), row
+        assert re.search(r"`|not offered|none needed", row.split("|")[4] + row.split("|")[3]), row
 
 
 @pytest.mark.parametrize("as_paper", [False, True])

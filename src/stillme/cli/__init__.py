@@ -77,9 +77,9 @@ def keep_lines(command: click.Command) -> None:
 @click.version_option(__version__, prog_name="stillme")
 @click.option("-v", "--verbose", count=True, help="Log to standard error; -vv logs more. Also STILLME_LOG=debug.")
 def cli(verbose: int) -> None:
-    r"""Does an image editor keep people themselves?
+    r"""Audit image editors: does the edit happen, does the person stay the same, and does that hold for everyone?
 
-    stillme edits portraits, has the results rated by instruments, models and people, and reports every
+    stillme edits portraits, rates the results with instruments, models and human raters, and reports every
     gap between groups with its uncertainty.
 
     \b

@@ -99,11 +99,11 @@ def check(
 @click.command()
 @click.argument("judge")
 @click.option("--parameters", default="", metavar="TOML", help="The judge's parameters, as in audit.toml.")
-@click.option("--quick", is_flag=True, help="A first look: 4 portraits a skin tone. Validates nothing and is not kept.")
+@click.option("--quick", is_flag=True, help="Only 4 portraits a skin tone. Validates nothing and is not kept.")
 @click.option(
     "--renders",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A rendered calibration set of your own; by default the embedded one.",
+    help="Your own rendered calibration set; by default the embedded one.",
 )
 @click.option(
     "--photographs",

@@ -115,7 +115,7 @@ def curate(pools: Path, **options: Any) -> None:
     """Choose portraits among candidates, in the browser.
 
     POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
-    without pool names, none preselected. Several people may work at once, each with a link of their own. Nobody
+    without pool names, none preselected. Several people may work at once, each with their own link. No one
     sees another's choice before their own is final; then they settle disagreements. Every action is saved at
     once, so you can stop and resume at any time.
     Needs `pip install "stillme[curate]"`.

@@ -317,8 +317,8 @@ def close(
 
     Raters who failed attention checks, known answers or answered straight down are listed first. Unless `exclude` in
     study.toml says what becomes of them, you are asked. Each finished rater's ratings of an edit become one assessment.
-    Whose answers have been added can no longer withdraw. Whoever is still rating is thanked and paid. Running it again
-    adds only new ratings.
+    Whose answers have been added can no longer withdraw. Participants who are still rating are thanked and paid.
+    Running it again adds only new ratings.
     """
     from stillme.study.closing import UndecidedRaters, close_study
     from stillme.study.progress import ids_held

@@ -28,7 +28,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an editor can do, declared so that nobody has to guess from its name."""
+    """What an editor can do, declared instead of guessed from its name."""
 
     inputs: int = 1
     """How many portraits one request may carry."""

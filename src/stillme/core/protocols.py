@@ -143,7 +143,7 @@ class Plugin:
 
     @property
     def provider(self) -> str:
-        """The address of somebody else's computer that it asks; empty if it works on this machine.
+        """The address of its provider; empty if it works on this machine.
 
         Such a plugin works in the process that was started, whatever the executor, under one rate limit. Those that
         share a provider are asked in turn, others at the same time; judges also while edits are still made.

@@ -298,7 +298,7 @@ class Estimate:
     portraits: int
     edits: int
     excluded: Mapping[str, int] = field(default_factory=_nothing)
-    """Edits left out of this number, counted by reason."""
+    """Edits excluded from this number, counted by reason."""
     prompts: str = ""
     """The prompt, or the set of prompts, that the edits are limited to; empty for all."""
 

@@ -93,9 +93,9 @@ class Checks(Section):
     seconds_per_item: float = Field(default=4.0, ge=0)
     """Active time under which an item counts as too fast."""
     training_tries: int = Field(default=0, ge=0)
-    """Wrong tries at the training after which somebody is screened out; 0 is as many as they like."""
+    """Wrong tries at the training after which a participant is screened out; 0 is no limit."""
     send_failed_code: bool = False
-    """Whether whoever fails every attention check gets the code for that instead of `completed`."""
+    """Whether a participant who fails every attention check gets the code for that instead of `completed`."""
 
 
 class Codes(Section):
@@ -158,7 +158,7 @@ class StudyConfig(Section):
     raters: int = Field(default=3, ge=1, le=100)
     """How many people rate each item."""
     lease_minutes: float = Field(default=60.0, gt=0, le=10_000)
-    """A place without an answer for so long goes to somebody else."""
+    """A place without an answer for so long goes to another participant."""
     questions: list[str] = Field(
         default=["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"],
         min_length=1,

@@ -89,7 +89,7 @@ retention = "{retention}"
 [checks]
 exclude = []                    # such as ["attention", "gold"]: `close` excludes these raters; empty: close asks
 seconds_per_item = 4.0          # less active time than this counts as too fast
-training_tries = 0              # wrong tries at the training after which somebody is screened out; 0: no limit
+training_tries = 0              # wrong tries at the training after which a participant is screened out; 0: no limit
 send_failed_code = false        # whether failing every attention check changes the completion code
 {recruiting}
 # What participants read, in Markdown. Have your ethics board approve it.
