@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import stillme
 from stillme import estimates, plugins
-from stillme.audit.schemas import schema_of
+from stillme.audit.config import schema_of
 from stillme.core import registry
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.analyses import ANALYSES, analyse

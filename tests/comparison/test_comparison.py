@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from stillme.cli import cli
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Abstained, Interval, Rating, Refused, Request
-from stillme.findings.compare import Chosen, Worse, choose, compare, match, worse_when
+from stillme.findings.compare import ChosenEditor, Worse, choose, compare, match, worse_when
 from stillme.findings.compare.showing import as_json, as_markdown, as_text
 from stillme.findings.layout import page, plain
 from stillme.runs import Run
@@ -23,7 +23,7 @@ from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 Make = Callable[..., Path]
 
 
-def sides(first: Path, second: Path | None, names: tuple[str, str] | None) -> tuple[Chosen, Chosen]:
+def sides(first: Path, second: Path | None, names: tuple[str, str] | None) -> tuple[ChosenEditor, ChosenEditor]:
     return choose(Run.open(first), Run.open(second) if second else None, names)
 
 

@@ -15,8 +15,8 @@ from scipy.stats import ttest_ind
 
 from stillme.findings.plan.power import (
     MeanMeasure,
+    PowerSide,
     RateMeasure,
-    Side,
     Terms,
     effective_size,
     icc_of,
@@ -30,7 +30,7 @@ TERMS = Terms()
 
 
 def gap(portraits: int, edits: float, measure: RateMeasure | MeanMeasure, terms: Terms = TERMS) -> float:
-    side = Side.of(portraits, edits)
+    side = PowerSide.of(portraits, edits)
     smallest = smallest_gap(measure, side, side, terms)
     assert smallest is not None
     return smallest
@@ -103,7 +103,7 @@ def test_the_portraits_needed_are_enough_and_one_fewer_is_not(wanted: float, bas
     assert needed is not None
     assert gap(needed, edits, measure) <= wanted
     if needed > 2:
-        side = Side.of(needed - 1, edits)
+        side = PowerSide.of(needed - 1, edits)
         fewer = smallest_gap(measure, side, side, TERMS)
         assert fewer is None or fewer > wanted
 
@@ -113,22 +113,22 @@ def test_more_comparisons_and_more_certainty_need_larger_gaps():
     plain = gap(20, 10, measure)
     for stricter in (Terms(comparisons=21), Terms(power=0.95), Terms(confidence=0.99)):
         assert gap(20, 10, measure, stricter) > plain
-    side = Side.of(20, 10)
+    side = PowerSide.of(20, 10)
     paired = smallest_gap(measure, side, side, TERMS, paired=True)
     within, between = (student.ppf(0.975, freedom) + student.ppf(0.8, freedom) for freedom in (19, 38))
     assert paired == pytest.approx(plain * within / between, rel=0.05)
 
 
 def test_a_design_that_detects_nothing_gives_none():
-    two = Side.of(2, 1)
+    two = PowerSide.of(2, 1)
     assert smallest_gap(RateMeasure(base=0.5, icc=0.05), two, two, TERMS) is None
-    assert smallest_gap(RateMeasure(base=0.5, icc=0.05), Side.of(12, 0), two, TERMS) is None
-    assert smallest_departure(0.05, Side.of(1, 3), TERMS) is None
+    assert smallest_gap(RateMeasure(base=0.5, icc=0.05), PowerSide.of(12, 0), two, TERMS) is None
+    assert smallest_departure(0.05, PowerSide.of(1, 3), TERMS) is None
     assert portraits_needed(1e-6, RateMeasure(base=0.5, icc=0.05), 1, TERMS) is None
 
 
 def test_fifty_sentences_detect_a_strong_lean_only():
-    departure = smallest_departure(0.0, Side.of(50, 1), TERMS)
+    departure = smallest_departure(0.0, PowerSide.of(50, 1), TERMS)
     assert departure == pytest.approx(2.86 * 0.5 / math.sqrt(50), rel=0.02)
 
 

@@ -18,7 +18,7 @@ from stillme.core.types import Interval, Rated, Rating, Request
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.tables.paper import PaperTable, as_csv, as_markdown, make_tables
 from stillme.findings.tables.paper.making import with_paper
-from stillme.findings.tables.paper.table import Number, Row
+from stillme.findings.tables.paper.table import Number, TableRow
 from stillme.report import render
 from stillme.report.data import report_data
 from stillme.runs import Run
@@ -164,7 +164,7 @@ def test_every_table_of_the_paper_finds_its_own_number(
 ):
     number = Number(outcome=INTERVAL, form="change", portraits=3, edits=9)
     made = PaperTable(
-        number=table, caption="", head=("", head), rows=(Row(label=row, cells=(number,), section=section),)
+        number=table, caption="", head=("", head), rows=(TableRow(label=row, cells=(number,), section=section),)
     )
     names = PaperNames(editors={"ours": "FLUX.2-dev"}, differences=("Not the same.",))
     ((shown,),) = [each.cells for each in with_paper(made, names).rows]

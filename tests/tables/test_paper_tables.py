@@ -24,7 +24,7 @@ from stillme.findings.tables.paper.diagnosis import AXES, table_4, table_7, tabl
 from stillme.findings.tables.paper.mitigation import table_5, table_21, table_26
 from stillme.findings.tables.paper.people import table_6, table_18
 from stillme.findings.tables.paper.source import Source
-from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Row, Share, Words
+from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, TableRow, Words
 from tests.estimates import worlds
 
 Write = Callable[..., Path]
@@ -65,7 +65,7 @@ def tables(source: Source) -> list[PaperTable]:
     return [make(source) for make in made]
 
 
-def cells(table: PaperTable) -> Iterator[tuple[Row, str, Cell]]:
+def cells(table: PaperTable) -> Iterator[tuple[TableRow, str, Cell]]:
     for row in table.rows:
         yield from ((row, column, cell) for column, cell in zip(table.head[1:], row.cells, strict=True))
 
@@ -344,7 +344,7 @@ NASTY = PaperTable(
     caption="50% & more_than $1 {once}",
     head=("race|group", "a_b", "c#d"),
     rows=(
-        Row(
+        TableRow(
             label="=A | B\n& C",
             section="s_1",
             cells=(
@@ -357,7 +357,7 @@ NASTY = PaperTable(
                 Absent(reason="only 1 portrait in this group"),
             ),
         ),
-        Row(
+        TableRow(
             label="D",
             section="s_1",
             cells=(Absent(reason="only 1 portrait in this group"), Absent(reason="no ~judge^ answered \\ 5")),
@@ -411,7 +411,7 @@ def test_latex_is_escaped_and_balanced(tables: list[PaperTable]):
 
 
 def test_a_label_that_begins_with_a_bracket_does_not_become_the_length_of_a_line_break():
-    row = Row(label="[2cm] & *", cells=(Count(value=1), Count(value=2)))
+    row = TableRow(label="[2cm] & *", cells=(Count(value=1), Count(value=2)))
     shown = as_latex(replace(NASTY, rows=(row, replace(row, label="* all"))))
     assert "\n{}[2cm] \\& * & 1 & 2" in shown
     assert "\n{}* all & 1 & 2" in shown

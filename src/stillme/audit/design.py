@@ -238,7 +238,7 @@ class Design:
         return json.loads(json.dumps(document))
 
 
-class Asked(NamedTuple):
+class CountedRequest(NamedTuple):
     """As much of a request as counting needs: there may be millions."""
 
     editor: str

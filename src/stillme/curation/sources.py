@@ -293,7 +293,7 @@ def path_fault(file: str) -> str:
     return ""
 
 
-class NoFile(UnreadableImage):
+class NoCandidateFile(UnreadableImage):
     """A file that a table names and no one can read, whatever it holds."""
 
     def __init__(self, message: str, kind: Kind) -> None:
@@ -310,17 +310,17 @@ def read_within(folder: Path, file: str) -> bytes:
             raise UnreadableImage(f"{file} leaves the folder; copy the picture into it.")
         if not path.is_file():
             # Reading a pipe or a device could wait for ever.
-            raise NoFile(f"{file} is not a file but a folder, a pipe or a device.", "special")
+            raise NoCandidateFile(f"{file} is not a file but a folder, a pipe or a device.", "special")
         return path.read_bytes()
     except FileNotFoundError:
-        raise NoFile(f"{file} does not exist.", "missing") from None
+        raise NoCandidateFile(f"{file} does not exist.", "missing") from None
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         raise UnreadableImage(f"{file} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
 def add_unreadable(faults: Faults, file: str, error: UnreadableImage) -> None:
     """Count a picture that could not be read, under what is wrong with it."""
-    if isinstance(error, NoFile):
+    if isinstance(error, NoCandidateFile):
         faults.add(error.kind, file)
     else:
         faults.add("unusable", file, str(error))

@@ -15,7 +15,7 @@ from stillme.core import rubric
 from stillme.core.types import Interval, NotEstimable, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.agreement import ratings_of, without_noise
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import null_bands
 from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, sums_by
@@ -250,7 +250,7 @@ def _behaviour(
     columns: Columns,
     plan: Plan,
     part: _Measured,
-    comparison: Comparison,
+    comparison: SideComparison,
     outcome: Interval | NotEstimable,
     groups_p: float | None,
 ) -> Behaviour:

@@ -12,7 +12,7 @@ import numpy as np
 from stillme.core.errors import StillmeError
 from stillme.core.types import Estimate, Interval, NotEstimable, Settings
 from stillme.estimates import design
-from stillme.estimates.design import REST, Comparison, Plan
+from stillme.estimates.design import REST, Plan, SideComparison
 from stillme.estimates.intervals import Batch, Outcome, Side, batches, method_of, problem_of
 from stillme.estimates.permutation import PermutationTest, side_tests
 from stillme.estimates.quantities import Columns, Counted, Floats, Quantity, interval
@@ -76,7 +76,7 @@ def _pairs(plan: Plan, kind: Against, reference: str | None) -> list[tuple[str, 
     return [(one, other) for place, one in enumerate(levels) for other in levels[place + 1 :]]
 
 
-_Known = tuple[Comparison, Counted, Interval | NotEstimable]
+_Known = tuple[SideComparison, Counted, Interval | NotEstimable]
 _Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], _Known]
 """By measure, place of the quantity, and pair."""
 
@@ -109,7 +109,7 @@ def _outcomes(
 def _measured(
     measure: Measure,
     plan: Plan,
-    compared: Sequence[Comparison],
+    compared: Sequence[SideComparison],
     quantities: Sequence[Quantity],
     settings: Settings,
 ) -> Iterator[list[Outcome]]:
@@ -142,10 +142,10 @@ def _family(
                     yield _contrast(plan, quantity, pair, measure, known, test)
 
 
-def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Comparison:
+def _comparison(members: Mapping[str, Flags], level: str, against: str) -> SideComparison:
     everyone = np.logical_or.reduce(list(members.values()))
     other = everyone & ~members[level] if against == REST else members[against]
-    return Comparison(scope="contrast", group=f"{level} - {against}", members=members[level], against=other)
+    return SideComparison(scope="contrast", group=f"{level} - {against}", members=members[level], against=other)
 
 
 def _sides(plan: Plan, level: str, against: str) -> tuple[Flags, Flags]:
@@ -281,7 +281,7 @@ def equivalence(
     return tests
 
 
-def _p(batch: Batch, comparison: Comparison, margin: float, worse: Worse | None) -> Floats:
+def _p(batch: Batch, comparison: SideComparison, margin: float, worse: Worse | None) -> Floats:
     """By quantity: the smallest alpha whose interval lies within the margin; 0.5 for one half or more."""
     inside, outside = np.full(len(batch.quantities), 0.5), np.full(len(batch.quantities), _SMALLEST)
 

@@ -27,7 +27,7 @@ REST = "rest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class SideComparison:
     """One side, or one side against another."""
 
     scope: Scope
@@ -68,7 +68,7 @@ class Plan:
     """What a unit is."""
     paired: bool
     """Whether blocks hold several levels, so that what they share cancels in a contrast."""
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SideComparison, ...]
     levels: tuple[str, ...] = ()
     """Levels with enough units to be compared; the first comparisons are theirs, in this order."""
     too_small: Mapping[str, Flags]
@@ -91,7 +91,7 @@ def everyone(columns: Columns) -> Plan:
         names=names,
         noun=_noun(len(names), len(members)),
         paired=False,
-        comparisons=(Comparison(scope="all", group="", members=members),) if enough else (),
+        comparisons=(SideComparison(scope="all", group="", members=members),) if enough else (),
         too_small={} if enough else {"": members},
     )
 
@@ -131,18 +131,18 @@ def _noun(units: int, portraits: int) -> str:
 
 def _comparisons(
     levels: tuple[str, ...], codes: Places, enough: list[int], reference: str | None
-) -> tuple[Comparison, ...]:
-    groups = [Comparison(scope="group", group=levels[code], members=codes == code) for code in enough]
+) -> tuple[SideComparison, ...]:
+    groups = [SideComparison(scope="group", group=levels[code], members=codes == code) for code in enough]
     if len(enough) < 2:
         return tuple(groups)
-    contrasts: list[Comparison] = []
+    contrasts: list[SideComparison] = []
     for code in enough:
         if levels[code] == reference:
             continue
         other = codes == levels.index(reference) if reference else np.isin(codes, enough) & (codes != code)
         if other.sum() >= 2:
             name = f"{levels[code]} - {reference or REST}"
-            contrasts.append(Comparison(scope="contrast", group=name, members=codes == code, against=other))
+            contrasts.append(SideComparison(scope="contrast", group=name, members=codes == code, against=other))
     return (*groups, *contrasts)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.types import Interval, NotEstimable
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.headlines import Word, word_for
 from stillme.estimates.intervals import Batch
 from stillme.estimates.permutation import holm, sign_flip_p
@@ -196,8 +196,8 @@ def _batch(tally: Tallies, blocks: NDArray[np.intp], seen: Flags) -> Batch:
         noun="portraits" if len(np.unique(blocks)) == len(blocks) else "identities",
         paired=True,
         comparisons=(
-            Comparison(scope="all", group="", members=members),
-            Comparison(scope="all", group="", members=np.concatenate([np.zeros_like(seen), seen])),
+            SideComparison(scope="all", group="", members=members),
+            SideComparison(scope="all", group="", members=np.concatenate([np.zeros_like(seen), seen])),
         ),
         too_small={},
     )
@@ -214,9 +214,9 @@ def _shares(tally: Tallies, place: int) -> Floats:
     )
 
 
-def _comparison(mask: Flags) -> Comparison:
+def _comparison(mask: Flags) -> SideComparison:
     nothing = np.zeros_like(mask)
-    return Comparison(
+    return SideComparison(
         scope="contrast",
         group="",
         members=np.concatenate([mask, nothing]),

@@ -11,7 +11,7 @@ import numpy as np
 from stillme.core.errors import UnknownName
 from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
-from stillme.estimates.design import REST, Comparison, Plan
+from stillme.estimates.design import REST, Plan, SideComparison
 from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
 from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import DECIMALS, Columns, Quantity
@@ -108,7 +108,7 @@ def gap(
 
 def _of_plan(plan: Plan, quantity: Quantity, found: Sequence[Outcome], prompts: str) -> list[Estimate]:
     too_small = [
-        Comparison(scope="group" if plan.factor else "all", group=name, members=members)
+        SideComparison(scope="group" if plan.factor else "all", group=name, members=members)
         for name, members in plan.too_small.items()
     ]
     reasons = [NotEstimable(reason=f"only {_few(group.members)} in this group") for group in too_small]

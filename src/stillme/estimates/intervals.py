@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.types import Interval, NotEstimable, Settings
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.quantities import NOISE, Floats, Part, Quantity, interval, snapped
 from stillme.estimates.rows import Flags
 
@@ -357,19 +357,19 @@ class Batch:
     def _size(self) -> int:
         return len(self.quantities)
 
-    def sides(self, comparison: Comparison) -> tuple[Side, ...]:
+    def sides(self, comparison: SideComparison) -> tuple[Side, ...]:
         """Both, or the only one."""
         masks = (comparison.members,) if comparison.against is None else (comparison.members, comparison.against)
         return tuple(self.side(mask) for mask in masks)
 
-    def numbers(self, comparison: Comparison, confidence: Confidence) -> tuple[Floats, Floats, Floats]:
+    def numbers(self, comparison: SideComparison, confidence: Confidence) -> tuple[Floats, Floats, Floats]:
         """By quantity: value and limits of a comparison."""
         sides = self.sides(comparison)
         if len(sides) == 2:
             return self.difference(*sides, confidence)
         return sides[0].value, *sides[0].limits(confidence)
 
-    def outcomes(self, comparison: Comparison, confidence: float) -> list[Outcome]:
+    def outcomes(self, comparison: SideComparison, confidence: float) -> list[Outcome]:
         """By quantity: the interval of a comparison, or why there is none."""
         sides, places = self.sides(comparison), range(len(self.quantities))
         value, low, high = self.numbers(comparison, confidence)

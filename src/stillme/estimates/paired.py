@@ -16,7 +16,7 @@ import numpy as np
 
 from stillme.core.types import Arm, Estimate, Interval, NotEstimable, Settings
 from stillme.estimates import design
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.estimating import Disparity, disparities, estimate_all, order_of
 from stillme.estimates.intervals import Outcome, jackknife, outcomes, t_quantile
 from stillme.estimates.pairing import Paired, pair_arms, pooled
@@ -177,7 +177,7 @@ def _rerun(outcome: Outcome) -> Outcome:
     return outcome if isinstance(outcome, Interval) else NotEstimable(reason="there is no untreated re-run")
 
 
-def _sides(plan: Plan, comparison: Comparison) -> tuple[Flags, Flags]:
+def _sides(plan: Plan, comparison: SideComparison) -> tuple[Flags, Flags]:
     """Which levels of the plan make up the two sides of a comparison."""
     groups = [group.members for group in plan.comparisons if group.scope == "group"]
     assert comparison.against is not None
@@ -190,7 +190,7 @@ def _effect(
     plan: Plan,
     pair: Paired,
     change: Quantity,
-    comparison: Comparison,
+    comparison: SideComparison,
     outcome: Interval | NotEstimable,
     *,
     p: float | None,
@@ -219,7 +219,7 @@ def _effect(
     )
 
 
-def _mean(pair: Paired, values: Floats, comparison: Comparison) -> float | None:
+def _mean(pair: Paired, values: Floats, comparison: SideComparison) -> float | None:
     sides = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
     inside = [side[pair.rank] for side in sides]
     if not all(mask.any() for mask in inside):
@@ -255,8 +255,8 @@ def at_equal_baseline(plan: Plan, pair: Paired, size: int, settings: Settings) -
 
 def _interval(
     plan: Plan,
-    comparison: Comparison,
-    groups: list[Comparison],
+    comparison: SideComparison,
+    groups: list[SideComparison],
     observed: Floats,
     without: Floats,
     settings: Settings,
@@ -277,7 +277,7 @@ def _interval(
     )
 
 
-def _moments(plan: Plan, pair: Paired, size: int, group: Comparison) -> Floats:
+def _moments(plan: Plan, pair: Paired, size: int, group: SideComparison) -> Floats:
     """Per unit, over a group's portraits: pairs, and sums over pairs of baseline, change, baseline², their product."""
     pairs = np.bincount(pair.rank, minlength=size).astype(np.float64)
     # The mean is subtracted, so that squares do not cancel.
@@ -298,7 +298,7 @@ def _variation(totals: Floats) -> Floats:
         return np.where(within > NOISE * (pairs + squared).sum(axis=1), within, 0.0)
 
 
-def _adjusted(comparison: Comparison, groups: list[Comparison], totals: Floats) -> Floats:
+def _adjusted(comparison: SideComparison, groups: list[SideComparison], totals: Floats) -> Floats:
     """Rows × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
     pairs, base, change = (totals[:, :, column] for column in (_PAIRS, _BASE, _CHANGE))
     with np.errstate(divide="ignore", invalid="ignore"):

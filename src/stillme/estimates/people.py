@@ -27,7 +27,7 @@ from stillme.core.rubric import rate_of
 from stillme.core.types import Estimate, Interval, NotEstimable, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.agreement import Measure, jackknife_interval, ratings_of, without_noise
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.intervals import Outcome, adjusted, distance, outcomes, t_quantile, wilson_limits
 from stillme.estimates.quantities import NOISE, Columns, Floats, Quantity, by_unit, interval, meets, rounded, sums_by
 from stillme.estimates.rows import Edits, Flags, RatingState, Scores
@@ -403,7 +403,7 @@ class _Side:
 
 def _corrected(
     plan: Plan,
-    comparison: Comparison,
+    comparison: SideComparison,
     portraits: Floats,
     names: tuple[str, str, str, str],
     weight: float,

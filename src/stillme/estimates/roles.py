@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.types import Genders, Interval, NotEstimable, Prompt, Settings
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.design import Plan, SideComparison
 from stillme.estimates.intervals import outcomes
 from stillme.estimates.permutation import sign_flip_p
 from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, by_unit, sums_by
@@ -256,7 +256,7 @@ class _Series:
 
 
 def _one_group(unit: NDArray[np.intp], names: tuple[str, ...], noun: str) -> Plan:
-    everyone = Comparison(scope="all", group="", members=unit >= 0)
+    everyone = SideComparison(scope="all", group="", members=unit >= 0)
     return Plan(
         factor="",
         unit=unit,

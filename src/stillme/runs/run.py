@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillme.audit.design import FILE, Asked, Design, JudgeRecord, RecordedRequest, design_from
+from stillme.audit.design import FILE, CountedRequest, Design, JudgeRecord, RecordedRequest, design_from
 from stillme.core.errors import StillImporting, StillmeError, StillRecording
 from stillme.core.types import Arm, Genders, Settings
 from stillme.runs.store import Store, StoredEdit, Totals
@@ -99,7 +99,7 @@ class Run:
         """One request by its place in the recorded order, counted from 0."""
         return self.store.designs.request(self.plan, position)
 
-    def asked(self) -> Iterator[Asked]:
+    def asked(self) -> Iterator[CountedRequest]:
         """The same requests, as much of them as counting needs."""
         return self.store.designs.asked(self.plan)
 

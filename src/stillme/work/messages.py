@@ -15,7 +15,7 @@ _HEADER = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TaskBatch:
     """Tasks with a number by which their results are recognised."""
 
     number: int
@@ -30,7 +30,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class TaskResults:
     """What became of a batch."""
 
     number: int

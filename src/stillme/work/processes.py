@@ -17,7 +17,7 @@ from typing import Any
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
-from stillme.work.messages import Batch, Ready, Results, read, write
+from stillme.work.messages import Ready, TaskBatch, TaskResults, read, write
 from stillme.work.workers import WorkerSpec
 
 DEATHS = 2
@@ -131,7 +131,7 @@ class _Process:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self._numbers = itertools.count()
-        self._waiting: dict[int, queue.SimpleQueue[Results | None]] = {}
+        self._waiting: dict[int, queue.SimpleQueue[TaskResults | None]] = {}
         self._lock = threading.Lock()
         self._ready: queue.SimpleQueue[Ready | None] = queue.SimpleQueue()
         self.ended = False
@@ -150,14 +150,14 @@ class _Process:
                 "it work in this one, write isolate = false in [executor]."
             )
 
-    def ask(self, tasks: Sequence[Any], seconds: float) -> Results:
-        answer: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+    def ask(self, tasks: Sequence[Any], seconds: float) -> TaskResults:
+        answer: queue.SimpleQueue[TaskResults | None] = queue.SimpleQueue()
         with self._lock:
             number = next(self._numbers)
             self._waiting[number] = answer
             if self.ended:
                 answer.put(None)
-        self._send(Batch(number, tasks))
+        self._send(TaskBatch(number, tasks))
         try:
             results = answer.get(timeout=seconds)
         except queue.Empty:
@@ -207,7 +207,7 @@ class _Process:
                 frame = read(self._process.stdout)
             except Exception:  # half a frame of a process that is gone
                 frame = None
-            if isinstance(frame, Results):
+            if isinstance(frame, TaskResults):
                 self._waiting.pop(frame.number).put(frame)
             elif isinstance(frame, Ready):
                 self._ready.put(frame)

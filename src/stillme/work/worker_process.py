@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from stillme.work.messages import Batch, Ready, Results, read, write
+from stillme.work.messages import Ready, TaskBatch, TaskResults, read, write
 
 
 def main() -> None:
@@ -42,13 +42,13 @@ def main() -> None:
 def _serve(
     receive: Callable[[], Any], worker: Any, threads: ThreadPoolExecutor, send: Callable[[object], None]
 ) -> None:
-    def perform(batch: Batch) -> None:
+    def perform(batch: TaskBatch) -> None:
         try:
             results = worker.perform(batch.tasks)
-            send(Results(batch.number, results))
+            send(TaskResults(batch.number, results))
         except BaseException as error:
             # A worker survives what its plugin raises, so this is a fault of ours, or a result that cannot be pickled.
-            send(Results(batch.number, (), f"{type(error).__name__}: {error}"))
+            send(TaskResults(batch.number, (), f"{type(error).__name__}: {error}"))
 
     while (batch := receive()) is not None:
         threads.submit(perform, batch)

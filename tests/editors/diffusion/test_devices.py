@@ -20,7 +20,7 @@ import pytest
 from stillme.core.types import Edited, EditOutcome, Failed, Request
 from stillme.editors.diffusion import device_pool
 from stillme.editors.diffusion.gpus import gpus
-from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.editors.diffusion.worker.process import SERVE, WorkerFault, WorkerProcess
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, rgb, tiny_editor
 
@@ -152,7 +152,7 @@ def backend(tmp_path: Path) -> Path:
 
 
 def test_a_worker_that_dies_twice_in_a_row_is_given_up(backend: Path) -> None:
-    worker = Worker((sys.executable, str(SERVE), str(backend)), {}, timeout=20, restarts=1)
+    worker = WorkerProcess((sys.executable, str(SERVE), str(backend)), {}, timeout=20, restarts=1)
     for _ in range(2):
         with pytest.raises(WorkerFault) as fault:
             worker.ask({"do": "edit", "die": True}, [])
@@ -193,7 +193,7 @@ def test_a_worker_dies_with_its_parent_even_in_the_middle_of_an_edit(tmp_path: P
 
 
 def test_a_worker_outlives_the_thread_that_asked_first(backend: Path) -> None:
-    worker = Worker((sys.executable, str(SERVE), str(backend)), {}, timeout=20)
+    worker = WorkerProcess((sys.executable, str(SERVE), str(backend)), {}, timeout=20)
     with ThreadPoolExecutor(1) as thread:
         first = thread.submit(worker.ask, {"do": "edit"}, []).result()
     time.sleep(0.3)

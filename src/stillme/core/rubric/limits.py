@@ -62,7 +62,7 @@ class AxisLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CalibrationLimits:
     """All of them."""
 
     version: str
@@ -77,10 +77,10 @@ class Limits:
 
 
 @cache
-def load() -> Limits:
+def load() -> CalibrationLimits:
     """The limits shipped with this version."""
     data = tomllib.loads(files("stillme.core.rubric").joinpath("limits.toml").read_text("utf-8"))
-    return Limits(
+    return CalibrationLimits(
         version=data["version"],
         groups={name: (low, high) for name, (low, high) in data["groups"].items()},
         slack=Slack(**data["slack"]),

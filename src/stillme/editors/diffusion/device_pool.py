@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from stillme.core.types import EditOutcome, Failed, Json, Request
-from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.editors.diffusion.worker.process import SERVE, WorkerFault, WorkerProcess
 
 BACKEND = SERVE.with_name("diffusers_editor.py")
 _RESTARTS = 1
@@ -25,10 +25,10 @@ class DevicePool:
         command = (sys.executable, "-u", str(SERVE), str(BACKEND))
         # A model may take longer to load than an edit may take.
         limits = {"timeout": timeout, "loading": max(timeout, _LOADING) if timeout else None}
-        self._workers = [Worker(command, editor, **limits, restarts=_RESTARTS) for editor in editors]
+        self._workers = [WorkerProcess(command, editor, **limits, restarts=_RESTARTS) for editor in editors]
         self._usable = len(self._workers)
         self._counting = threading.Lock()
-        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         for worker in self._workers:
             self._free.put(worker)
 

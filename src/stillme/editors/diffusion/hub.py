@@ -19,7 +19,7 @@ _ANOTHER = "write another `revision`"
 _REDONE = " and add `--allow-changes`: edits that were made with this one are then redone"
 
 
-class Unusable(StillmeError):
+class UnusableWeights(StillmeError):
     """Weights or a device that no edit can be made with until the user acts."""
 
 
@@ -30,7 +30,7 @@ def resolve(sources: Sequence[Weights], recorded: Sequence[Mapping[str, Json]]) 
     """
     if len(recorded) > 1:
         commits = " and ".join(str(weights.get("revision"))[:12] for weights in recorded)
-        raise Unusable(
+        raise UnusableWeights(
             f"the edits of this run were made with different weights of {sources[0].repo} ({commits}), so they cannot "
             f'be continued; write `revision = "{recorded[-1].get("revision")}"` and add `--allow-changes` to redo them'
         )
@@ -72,10 +72,10 @@ def commit_of(weights: Weights) -> str:
         # The hub answered: what it says counts. Without an answer, the cache does.
         response: Any = getattr(error, "response", None)
         if isinstance(error, errors.HfHubHTTPError) and response is not None and response.status_code < 500:
-            raise Unusable(explained(error, weights)) from None
+            raise UnusableWeights(explained(error, weights)) from None
         if commit := _cached_commit(weights):
             return commit
-        raise Unusable(explained(error, weights)) from None
+        raise UnusableWeights(explained(error, weights)) from None
 
 
 def _cached_commit(weights: Weights) -> str:
@@ -90,13 +90,13 @@ def fetched(weights: Weights, name: str, commit: str) -> Path:
     if weights.is_folder:
         file = weights.folder / name
         if not file.is_file():
-            raise Unusable(f"{weights.repo} has no {name}; name a folder that has it")
+            raise UnusableWeights(f"{weights.repo} has no {name}; name a folder that has it")
         return file
     hub: Any = import_module("huggingface_hub")
     try:
         return Path(hub.hf_hub_download(weights.repo, name, revision=commit))
     except Exception as error:
-        raise Unusable(explained(error, weights, commit)) from None
+        raise UnusableWeights(explained(error, weights, commit)) from None
 
 
 def fetched_folder(weights: Weights, part: str, commit: str) -> Path:
@@ -107,7 +107,7 @@ def fetched_folder(weights: Weights, part: str, commit: str) -> Path:
     try:
         return Path(hub.snapshot_download(weights.repo, revision=commit, allow_patterns=[f"{part}/*"])) / part
     except Exception as error:
-        raise Unusable(explained(error, weights, commit)) from None
+        raise UnusableWeights(explained(error, weights, commit)) from None
 
 
 def size_gb(weights: Weights, commit: str) -> float:

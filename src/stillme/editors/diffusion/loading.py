@@ -13,7 +13,7 @@ from typing import Any
 
 from stillme.core.types import Json
 from stillme.editors.diffusion import hub
-from stillme.editors.diffusion.hub import Unusable
+from stillme.editors.diffusion.hub import UnusableWeights
 from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import Traits
@@ -142,10 +142,12 @@ def _checked_index(recipe: Recipe, commit: str) -> dict[str, Any]:
     weights = recipe.sources[0]
     index: dict[str, Any] = json.loads(hub.fetched(weights, "model_index.json", commit).read_text("utf-8"))
     if problem := class_problem(weights, str(index.get("_class_name", "")), recipe.pipeline):
-        raise Unusable(problem)
+        raise UnusableWeights(problem)
     for name in recipe.parameters.components:
         if name not in index:
-            raise Unusable(f"`components.{name}` is no part of {weights.repo}, which has {', '.join(_parts(index))}")
+            raise UnusableWeights(
+                f"`components.{name}` is no part of {weights.repo}, which has {', '.join(_parts(index))}"
+            )
     return index
 
 
@@ -158,7 +160,7 @@ def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) ->
         return
     size = recipe.memory_gb or hub.size_gb(recipe.sources[0], commit)
     if size > _CPU_GB:
-        raise Unusable(
+        raise UnusableWeights(
             f"torch {_version('torch')} sees no GPU, and with {size:.0f} GB of weights ({recipe.sources[0].repo}) an "
             'edit would take hours; install a torch for your GPU, or write `device = "cpu"` to edit there all the same'
         )
@@ -175,7 +177,7 @@ def _assembled(diffusers: Any, recipe: Recipe, commits: Sequence[str], index: di
         try:
             folder = Path(diffusers.DiffusionPipeline.download(weights.repo, revision=commits[0], **replaced))
         except Exception as error:
-            raise Unusable(hub.explained(error, weights, commits[0])) from None
+            raise UnusableWeights(hub.explained(error, weights, commits[0])) from None
     options: dict[str, Any] = {"dtype": dtype, **replaced}
     if quantisation := _quantisation(parameters, recipe.traits, dtype, folder, replaced):
         options["quantization_config"] = quantisation
@@ -191,7 +193,7 @@ def _component(
     if not source.file:
         return component_class.from_pretrained(str(hub.fetched_folder(source, name, commit)), dtype=dtype)
     if not hasattr(component_class, "from_single_file"):
-        raise Unusable(f"`components.{name}` cannot be a file: {kind} loads from folders only; leave `file` out")
+        raise UnusableWeights(f"`components.{name}` cannot be a file: {kind} loads from folders only; leave `file` out")
     # The shape comes from the pipeline's own part, the numbers from the file.
     config = hub.fetched(recipe.sources[0], f"{name}/config.json", base_commit)
     options: dict[str, Any] = {"config": str(config.parent), "dtype": dtype}
@@ -205,7 +207,9 @@ def _add_adapters(pipe: Any, recipe: Recipe, commits: Sequence[str]) -> None:
     if not adapters:
         return
     if not hasattr(pipe, "load_lora_weights"):
-        raise Unusable(f"{type(pipe).__name__} takes no `lora`; remove it, or use fused weights as a component's file")
+        raise UnusableWeights(
+            f"{type(pipe).__name__} takes no `lora`; remove it, or use fused weights as a component's file"
+        )
     first = len(recipe.sources) - len(adapters)
     names = [f"lora{number}" for number in range(len(adapters))]
     for name, source, commit in zip(names, recipe.sources[first:], commits[first:], strict=True):
@@ -215,7 +219,7 @@ def _add_adapters(pipe: Any, recipe: Recipe, commits: Sequence[str]) -> None:
         try:
             pipe.load_lora_weights(source.repo, adapter_name=name, **options)
         except Exception as error:
-            raise Unusable(hub.explained(error, source, commit)) from None
+            raise UnusableWeights(hub.explained(error, source, commit)) from None
     pipe.set_adapters(names, adapter_weights=[adapter.weight for adapter in adapters])
 
 
@@ -292,14 +296,16 @@ def _device(torch: Any, wanted: str) -> Any:
     if wanted == "auto":
         return torch.device(next(name for name, is_there in there.items() if is_there()))
     if not there[kind]():
-        raise Unusable(
+        raise UnusableWeights(
             f"`device = {wanted!r}`, and torch {_version('torch')} sees no such device; check it with `nvidia-smi`, "
             "install a torch for it, or write another `device`"
         )
     device = torch.device(wanted)
     if kind == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise Unusable(f"`device = {wanted!r}`, and this machine has {count} GPUs; write one up to cuda:{count - 1}")
+        raise UnusableWeights(
+            f"`device = {wanted!r}`, and this machine has {count} GPUs; write one up to cuda:{count - 1}"
+        )
     return device
 
 

@@ -18,7 +18,7 @@ Quantisation = Literal[
 ]
 
 
-class Source(Parameters):
+class WeightsSource(Parameters):
     """Weights from elsewhere than the pipeline's own repository."""
 
     repo: str
@@ -28,7 +28,7 @@ class Source(Parameters):
     """One file of it, such as a GGUF or a fused checkpoint; empty for the component's folder."""
 
 
-class Lora(Source):
+class Lora(WeightsSource):
     """An adapter, and how much of it applies."""
 
     weight: float = 1.0
@@ -41,7 +41,7 @@ class DiffusionParameters(Parameters):
     """A Hugging Face repository, or a folder that holds one."""
     revision: str = "main"
     """A commit pins the weights. A branch is resolved before the first edit, and the run keeps to that commit."""
-    components: dict[str, Source] = {}
+    components: dict[str, WeightsSource] = {}
     """Parts that come from elsewhere, such as a quantised `transformer`."""
     lora: tuple[Lora, ...] = ()
 
@@ -82,9 +82,9 @@ class DiffusionParameters(Parameters):
     def _without_index(self, device: str) -> str:
         return device.partition(":")[0]
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[WeightsSource]:
         """Where all weights come from: the pipeline, its replaced parts by name, then the adapters."""
-        yield Source(repo=self.repo, revision=self.revision)
+        yield WeightsSource(repo=self.repo, revision=self.revision)
         yield from (self.components[name] for name in sorted(self.components))
         yield from self.lora
 

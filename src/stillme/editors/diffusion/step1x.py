@@ -15,9 +15,9 @@ from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import gpus
-from stillme.editors.diffusion.hub import Unusable, resolve
+from stillme.editors.diffusion.hub import UnusableWeights, resolve
 from stillme.editors.diffusion.weights import Weights
-from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.editors.diffusion.worker.process import SERVE, WorkerFault, WorkerProcess
 
 BACKEND = SERVE.with_name("step1x.py")
 _RECIPE = (
@@ -70,7 +70,7 @@ class Step1X(Editor):
         # A bare name is searched on the PATH; anything with a slash is a file.
         self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
         self._recorded: Sequence[Mapping[str, Json]] = ()
-        self._worker: Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._given: dict[str, Json] = {}
 
     @property
@@ -103,7 +103,7 @@ class Step1X(Editor):
             return self._edit(request)
         except WorkerFault as fault:
             return Failed(error=str(fault), retryable=fault.retryable, fatal=fault.fatal)
-        except Unusable as error:
+        except UnusableWeights as error:
             return Failed(error=str(error), retryable=False, fatal=True)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Step1X(Editor):
         if self._worker:
             self._worker.close()
 
-    def _started(self) -> Worker:
+    def _started(self) -> WorkerProcess:
         if self._worker is None:
             revision = self._weights.revision
             if self._recorded and not self._weights.is_folder:
@@ -119,10 +119,10 @@ class Step1X(Editor):
             self._given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
             self._given["identity"] = self._weights.identity()
             command = (self._python, "-u", str(SERVE), str(self.backend))
-            self._worker = Worker(command, self._given, timeout=self._parameters.timeout)
+            self._worker = WorkerProcess(command, self._given, timeout=self._parameters.timeout)
         return self._worker
 
-    def _pin(self, worker: Worker, commit: Json) -> None:
+    def _pin(self, worker: WorkerProcess, commit: Json) -> None:
         """Only the worker knows the hub; a process after a crash must not load what a branch means by then."""
         if commit and not self._weights.is_folder and commit != self._given["revision"]:
             self._given = {**self._given, "revision": commit}

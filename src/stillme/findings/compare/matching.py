@@ -37,7 +37,7 @@ class Matched:
     notes: tuple[str, ...]
 
 
-def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
+def match(first: ChosenEditor, second: ChosenEditor, *, common: bool = False) -> Matched:
     """Pair the cells; with `common`, what only one side has is left out instead of refused."""
     if first.editor is second.editor or _place(first) == _place(second):
         raise StillmeError(f"{first.label!r} would be compared with itself. Name another editor or another run.")
@@ -110,11 +110,11 @@ def _unfinished(edits: Edits, scores: Sequence[Scores]) -> list[str]:
     return [f"Not finished: {' and '.join(parts)} of {len(edits):,}. Only what is there is compared; finish both runs."]
 
 
-def _place(chosen: Chosen) -> tuple[Path, str]:
+def _place(chosen: ChosenEditor) -> tuple[Path, str]:
     return chosen.run.folder.resolve(), chosen.label
 
 
-def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
+def _labels(first: ChosenEditor, second: ChosenEditor) -> tuple[str, str]:
     if first.label != second.label:
         return first.label, second.label
     folders = [chosen.run.opened_from.resolve() for chosen in (first, second)]
@@ -123,7 +123,7 @@ def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
     return one, other
 
 
-def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
+def _judge_differences(first: ChosenEditor, second: ChosenEditor) -> Iterator[str]:
     one, other = (_judges(chosen) for chosen in (first, second))
     if one.keys() != other.keys():
         removed = [one[key] for key in one.keys() - other.keys()]
@@ -131,11 +131,11 @@ def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
         yield f"judges: {only_in(removed, added)} (the same judge has the same version, parameters and epochs)"
 
 
-def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
+def _judges(chosen: ChosenEditor) -> dict[tuple[str, int], str]:
     return {(judge.spec.key, judge.asked): judge.name for judge in chosen.run.judges}
 
 
-def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
+def _shared_judges(first: ChosenEditor, second: ChosenEditor) -> Mapping[str, str]:
     """Names in the second run to names in the first, for equal judges; ensembles are equal if all their judges are."""
     one, other = _judges(first), _judges(second)
     shared = {other[key]: one[key] for key in one.keys() & other.keys()}
@@ -145,7 +145,9 @@ def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
     return shared
 
 
-def merge_edits(first: Chosen, second: Chosen, shared: Sequence[Cell], places: Sequence[NDArray[np.intp]]) -> Edits:
+def merge_edits(
+    first: ChosenEditor, second: ChosenEditor, shared: Sequence[Cell], places: Sequence[NDArray[np.intp]]
+) -> Edits:
     """Every shared cell twice: by the first editor, and by the second; `places` are its rows on either side."""
     edits, (base, other) = first.results.edits, places
     people: set[int] = set(edits.portrait[base].tolist())
@@ -181,7 +183,7 @@ def merge_edits(first: Chosen, second: Chosen, shared: Sequence[Cell], places: S
 
 
 def merge_scores(
-    first: Chosen, second: Chosen, places: Sequence[NDArray[np.intp]], judges: Mapping[str, str]
+    first: ChosenEditor, second: ChosenEditor, places: Sequence[NDArray[np.intp]], judges: Mapping[str, str]
 ) -> Iterator[Scores]:
     """Scores by the judges that both share; `judges` maps the second run's names to the first's."""
     base, other = places
@@ -196,7 +198,7 @@ def merge_scores(
             )
 
 
-def pick(run: Run, name: str | None) -> Chosen:
+def pick(run: Run, name: str | None) -> ChosenEditor:
     """One of a run's editors; None stands for its only one."""
     known = {editor.name: editor for editor in run.design.editors}
     if name is None and len(known) > 1:
@@ -205,10 +207,10 @@ def pick(run: Run, name: str | None) -> Chosen:
         )
     if name is not None and name not in known:
         raise UnknownName.among("editor", name, known, f"{run.opened_from} has {', '.join(known)}.")
-    return Chosen(run=run, editor=run.design.editors[0] if name is None else known[name])
+    return ChosenEditor(run=run, editor=run.design.editors[0] if name is None else known[name])
 
 
-def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tuple[Chosen, Chosen]:
+def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tuple[ChosenEditor, ChosenEditor]:
     """The two to compare: of two runs, or of one."""
     if second is None and names is None:
         raise StillmeError(
@@ -234,7 +236,7 @@ class Cell:
     seed: int
 
 
-def cells_of(chosen: Chosen, *, by_place: bool) -> dict[Cell, int]:
+def cells_of(chosen: ChosenEditor, *, by_place: bool) -> dict[Cell, int]:
     """Each cell with its row. An editor's rows are in the order of its requests."""
     design = chosen.run.design
     index = design.editors.index(chosen.editor)
@@ -312,7 +314,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenEditor:
     """One editor of one run."""
 
     run: Run
@@ -329,7 +331,7 @@ class Chosen:
         return self.editor.name
 
 
-def reading_changes(first: Chosen, second: Chosen, matched: Matched) -> tuple[tuple[Shift, ...], str]:
+def reading_changes(first: ChosenEditor, second: ChosenEditor, matched: Matched) -> tuple[tuple[Shift, ...], str]:
     """The changes, the pooled ones and every group's towards the reference; and why some are missing, in a sentence.
 
     The first editor's edits take the place of the unedited portraits: what the reader errs in both alike cancels.
@@ -347,13 +349,15 @@ def reading_changes(first: Chosen, second: Chosen, matched: Matched) -> tuple[tu
     return tuple(shift for shift in found if shift.pooled or shift.target == other.reference), ""
 
 
-def _places(first: Chosen, second: Chosen) -> NDArray[np.intp]:
+def _places(first: ChosenEditor, second: ChosenEditor) -> NDArray[np.intp]:
     """For each of the second's portraits, its place in the first's run; both have the same."""
     known = {portrait.id: place for place, portrait in enumerate(first.results.edits.portraits)}
     return np.array([known[portrait.id] for portrait in second.results.edits.portraits], dtype=np.intp)
 
 
-def _alike(first: Chosen, second: Chosen, one: Readings, other: Readings) -> Iterator[tuple[Tallies, Tallies]]:
+def _alike(
+    first: ChosenEditor, second: ChosenEditor, one: Readings, other: Readings
+) -> Iterator[tuple[Tallies, Tallies]]:
     """The same arm and axis, by a reader of the same specification."""
     keys = [{reader.name: reader.spec.key for reader in chosen.run.design.readers} for chosen in (first, second)]
     mine = {

@@ -16,7 +16,7 @@ from stillme.core.types import Arm, Interval, NotEstimable
 from stillme.estimates import EditState, RatingState, Scores, numbers
 from stillme.findings.compare import (
     Change,
-    Chosen,
+    ChosenEditor,
     Comparison,
     GapChange,
     Matched,
@@ -45,7 +45,7 @@ class Baseline:
     """A run that another must not be worse than."""
 
     def __init__(
-        self, run: Run, candidates: Sequence[Chosen], *, common: bool, allow_uncalibrated: bool = False
+        self, run: Run, candidates: Sequence[ChosenEditor], *, common: bool, allow_uncalibrated: bool = False
     ) -> None:
         self._run, self._candidates, self._common, self._accept = run, candidates, common, allow_uncalibrated
 
@@ -80,7 +80,7 @@ class Baseline:
             checks = [without_number("the two runs have no number in common")]
         return Decision(rule=margin, quantity=quantity, against=str(self._run.opened_from), checks=tuple(checks))
 
-    def _checks(self, margin: Rule, quantity: str, candidate: Chosen, confidence: float) -> Iterator[Check]:
+    def _checks(self, margin: Rule, quantity: str, candidate: ChosenEditor, confidence: float) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
         if reason := identical_edits(matched):
             yield replace(without_number(reason), editor=candidate.label)
@@ -111,7 +111,7 @@ class Baseline:
                 edits=change.pairs,
             )
 
-    def _chosen_by_outcome(self, matched: Matched, judge: str, quantity: str, candidate: Chosen) -> str:
+    def _chosen_by_outcome(self, matched: Matched, judge: str, quantity: str, candidate: ChosenEditor) -> str:
         """Why people's ratings of a part of the edits decide nothing: the part was not drawn at random in both runs."""
         edited = matched.edits.state == EditState.EDITED
         for score in _on(matched.scores, quantity):
@@ -123,7 +123,7 @@ class Baseline:
                         return f"people rated a part of the edits, {how}"
         return ""
 
-    def _before(self, candidate: Chosen) -> Chosen:
+    def _before(self, candidate: ChosenEditor) -> ChosenEditor:
         """The editor of the same name, else the only one."""
         names = [editor.name for editor in self._run.design.editors]
         if candidate.label in names:

@@ -26,7 +26,7 @@ from stillme.estimates.headlines import axis_of, uneven
 from stillme.estimates.people import corrected as correct_by_people
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.findings.calibration import standing_of
-from stillme.findings.compare import Chosen
+from stillme.findings.compare import ChosenEditor
 from stillme.findings.gate.baseline import Baseline
 from stillme.findings.gate.verdicts import (
     Check,
@@ -144,7 +144,7 @@ def _origin_of(baseline: Run | None) -> Iterator[str]:
 def _baseline(run: Run, asked: Asked) -> Baseline | None:
     if asked.baseline is None:
         return None
-    candidates = [Chosen(run=run, editor=editor) for editor in run.design.editors]
+    candidates = [ChosenEditor(run=run, editor=editor) for editor in run.design.editors]
     return Baseline(asked.baseline, candidates, common=asked.common, allow_uncalibrated=asked.allow_uncalibrated)
 
 

@@ -22,8 +22,8 @@ from stillme.findings.plan.power import (
     JUDGE_CORRELATION,
     MeanMeasure,
     Measure,
+    PowerSide,
     RateMeasure,
-    Side,
     Terms,
     effective_size,
     portraits_needed,
@@ -194,7 +194,7 @@ class PowerAnalysis:
     def role_deviations(self) -> Iterator[RoleDeviation]:
         """Role requests with two people: 0.5 is no bias."""
         for editor, counts in self._pair_counts.items():
-            side = Side(edits=counts[counts > 0], units=int((counts > 0).sum()))
+            side = PowerSide(edits=counts[counts > 0], units=int((counts > 0).sum()))
             if side.units:
                 yield RoleDeviation(
                     editor=editor,
@@ -236,7 +236,7 @@ class PowerAnalysis:
         current = float(np.mean([counts.sum() for counts in self._counts.values()])) / people
 
         def gap(portraits: int, edits_each: float) -> float | None:
-            side = Side.of(portraits // groups, edits_each)
+            side = PowerSide.of(portraits // groups, edits_each)
             return smallest_gap(RateMeasure(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
 
         for edits_each in _sparser(full, current):
@@ -310,9 +310,9 @@ def _answers_a_scale(audit: Audit) -> bool:
     return any(axes[name].is_scale for judge in judges if judge.kind != "person" for name in judge.axes if name in axes)
 
 
-def _side(plan: Plan, counts: Floats, members: Flags) -> Side:
+def _side(plan: Plan, counts: Floats, members: Flags) -> PowerSide:
     edited = members & (counts > 0)
-    return Side(edits=counts[edited], units=len(np.unique(plan.unit[edited])))
+    return PowerSide(edits=counts[edited], units=len(np.unique(plan.unit[edited])))
 
 
 def _sparser(full: int, current: float) -> Sequence[float]:

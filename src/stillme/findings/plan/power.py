@@ -77,7 +77,7 @@ Measure = RateMeasure | MeanMeasure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class PowerSide:
     """One side of a comparison."""
 
     edits: Floats
@@ -86,7 +86,7 @@ class Side:
     """Portraits, or identities where a unit is the portraits of one."""
 
     @classmethod
-    def of(cls, portraits: int, edits_each: float) -> Side:
+    def of(cls, portraits: int, edits_each: float) -> PowerSide:
         """The same number of edits of every portrait."""
         return cls(edits=np.full(portraits, edits_each), units=portraits)
 
@@ -134,7 +134,9 @@ def ratings_for(
     return math.ceil(1 / (left / unexplained + 1 / total))
 
 
-def smallest_gap(measure: Measure, one: Side, other: Side, terms: Terms, *, paired: bool = False) -> float | None:
+def smallest_gap(
+    measure: Measure, one: PowerSide, other: PowerSide, terms: Terms, *, paired: bool = False
+) -> float | None:
     """The smallest gap between two sides that is detected with the wanted power; None if even the largest is not."""
     freedom = max(0, one.units - 1) + (0 if paired else max(0, other.units - 1))
     if freedom < 1 or not (one.edits.any() and other.edits.any()):
@@ -148,7 +150,7 @@ def smallest_gap(measure: Measure, one: Side, other: Side, terms: Terms, *, pair
     return _root(excess, 0.0, measure.largest_gap) if excess(measure.largest_gap) >= 0 else None
 
 
-def smallest_departure(icc: float, side: Side, terms: Terms) -> float | None:
+def smallest_departure(icc: float, side: PowerSide, terms: Terms) -> float | None:
     """The smallest distance of a share from one half that is detected; None if even 0 or 1 is not."""
     if side.units < 2:
         return None
@@ -162,7 +164,7 @@ def portraits_needed(gap: float, measure: Measure, edits_each: float, terms: Ter
     """Portraits in each of two groups for a gap to be detected; None if no number is enough."""
 
     def enough(portraits: int) -> bool:
-        side = Side.of(portraits, edits_each)
+        side = PowerSide.of(portraits, edits_each)
         smallest = smallest_gap(measure, side, side, terms)
         return smallest is not None and smallest <= gap
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stillme import __version__
-from stillme.audit.design import Asked, RecordedRequest
+from stillme.audit.design import CountedRequest, RecordedRequest
 from stillme.core.types import Arm, Json
 
 _COLUMNS = (
@@ -95,10 +95,10 @@ class Designs:
         query = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE plan = ? AND position = ?"
         return _request(self._connection.execute(query, (plan, position)).fetchone())
 
-    def asked(self, plan: int) -> Iterator[Asked]:
+    def asked(self, plan: int) -> Iterator[CountedRequest]:
         """The same requests, as much of them as counting needs."""
         query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
-        return map(Asked._make, self._connection.execute(query, (plan,)))
+        return map(CountedRequest._make, self._connection.execute(query, (plan,)))
 
     def portraits(self, plan: int, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
         """The portraits that these editors are given in these arms."""

@@ -32,14 +32,14 @@ class WorkerFault(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WorkerReply:
     """What a worker sent back."""
 
     message: Mapping[str, Json]
     attached: Sequence[bytes]
 
 
-class Worker:
+class WorkerProcess:
     """A process that keeps weights loaded between edits. Started with the first request, and again after a crash."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Worker:
         self._deaths = 0
         """Since the last edit."""
 
-    def ask(self, message: Mapping[str, Json], attached: Sequence[bytes]) -> Answer:
+    def ask(self, message: Mapping[str, Json], attached: Sequence[bytes]) -> WorkerReply:
         """Send a request and wait for its answer. A process that crashes or hangs is replaced with the next request."""
         if self._unloadable is not None:
             raise self._unloadable
@@ -91,7 +91,7 @@ class Worker:
 
     def _asked(
         self, running: _Running, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float | None
-    ) -> Answer:
+    ) -> WorkerReply:
         try:
             answer = running.exchange(message, attached, timeout)
         except WorkerFault as fault:
@@ -116,7 +116,7 @@ class _Running:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
-        self._received: queue.SimpleQueue[Answer | BadFrame | None] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[WorkerReply | BadFrame | None] = queue.SimpleQueue()
         started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._live, args=(command, started), daemon=True)
         self._reader.start()
@@ -144,7 +144,7 @@ class _Running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_SECONDS)
 
-    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float | None) -> Answer:
+    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float | None) -> WorkerReply:
         # In a thread: writing to a worker that stopped reading would block forever.
         threading.Thread(target=_send, args=(self._requests, message, attached), daemon=True).start()
         try:
@@ -153,7 +153,7 @@ class _Running:
             raise WorkerFault(
                 f"the worker did not answer within {timeout:g} s{self._stderr_tail()}", retryable=True
             ) from None
-        if isinstance(received, Answer):
+        if isinstance(received, WorkerReply):
             return received
         if received is None:
             raise WorkerFault(f"the worker {self._how_it_ended()}{self._stderr_tail()}", retryable=True)
@@ -186,7 +186,7 @@ def _send(requests: IO[bytes], message: Mapping[str, Json], attached: Sequence[b
         write_frame(stream, dict(message), list(attached))
 
 
-def _read_answers(answers: IO[bytes], received: queue.SimpleQueue[Answer | BadFrame | None]) -> None:
+def _read_answers(answers: IO[bytes], received: queue.SimpleQueue[WorkerReply | BadFrame | None]) -> None:
     stream: Any = answers
     while True:
         try:
@@ -199,4 +199,4 @@ def _read_answers(answers: IO[bytes], received: queue.SimpleQueue[Answer | BadFr
         if frame is None:
             received.put(None)
             return
-        received.put(Answer(message=frame[0], attached=frame[1]))
+        received.put(WorkerReply(message=frame[0], attached=frame[1]))

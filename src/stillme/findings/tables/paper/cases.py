@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stillme.core import rubric
 from stillme.estimates.rows import Flags
 from stillme.findings.tables.paper.source import BASELINE, Source, axis_title, rated
-from stillme.findings.tables.paper.table import PaperTable, Row, Words
+from stillme.findings.tables.paper.table import PaperTable, TableRow, Words
 
 CASES = 6
 """Edits that a table shows; the paper shows three."""
@@ -110,12 +110,12 @@ def _chosen(part: Source, severity: NDArray[np.float64]) -> Iterator[int]:
         yield row
 
 
-def _row(part: Source, row: int, axis: str, said: Mapping[str, Mapping[str, str]]) -> Row:
+def _row(part: Source, row: int, axis: str, said: Mapping[str, Mapping[str, str]]) -> TableRow:
     edits, score = part.edits, part.score(axis)
     assert score is not None
     portrait = edits.portraits[int(edits.portrait[row])]
     labels = " ".join(portrait.attributes[name] for name in part.factors if portrait.attributes.get(name))
-    return Row(
+    return TableRow(
         label=edits.prompts[int(edits.prompt[row])].id,
         cells=(
             Words(text=labels or portrait.id),

@@ -7,7 +7,7 @@ from stillme.core.rubric import Rate
 from stillme.core.types import Interval
 from stillme.estimates import Adherence, Disparity, Genders, adherence, numbers
 from stillme.findings.tables.paper.source import BASELINE, Source, axis_title, editors_of
-from stillme.findings.tables.paper.table import Cell, Count, PaperTable, Row, Words, complement, number
+from stillme.findings.tables.paper.table import Cell, Count, PaperTable, TableRow, Words, complement, number
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 _OF_SUCCESS = ("success", "soft_erasure")
@@ -30,7 +30,8 @@ def table_4(source: Source) -> PaperTable:
         "more is lighter or older. Race and gender: 1 is preserved.",
         head=("Model", *(axis_title(axis) for axis in AXES)),
         rows=tuple(
-            Row(label=editor, cells=tuple(cell(editor, axis) for axis in AXES)) for editor in editors_of(part.edits)
+            TableRow(label=editor, cells=tuple(cell(editor, axis) for axis in AXES))
+            for editor in editors_of(part.edits)
         ),
         notes=part.credit(AXES),
     )
@@ -48,11 +49,11 @@ def table_19(source: Source) -> PaperTable:
             estimates, rate.axis, "rate", lambda estimate: (estimate.editor, estimate.quantity) == (editor, rate.name)
         )
 
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for editor in editors_of(part.edits):
         edits = int((part.edits.editor == part.edits.editors.index(editor)).sum())
         cells = (cell(editor, rate) for rate in rates)
-        rows.append(Row(label=editor, cells=(Count(value=edits), *cells)))
+        rows.append(TableRow(label=editor, cells=(Count(value=edits), *cells)))
     return PaperTable(
         number=19,
         caption="Soft erasure and race change by editor. Edit success: score of 4 or more; soft erasure: 2 or less; "
@@ -89,10 +90,10 @@ def table_20(source: Source) -> PaperTable:
         )
 
     rows = [
-        Row(label=level, cells=tuple(of_group(editor, level) for editor in editors))
+        TableRow(label=level, cells=tuple(of_group(editor, level) for editor in editors))
         for level in part.edits.levels(part.factor)[0]
     ]
-    rows.append(Row(label="Disparity", cells=tuple(disparity(editor) for editor in editors), summary=True))
+    rows.append(TableRow(label="Disparity", cells=tuple(disparity(editor) for editor in editors), summary=True))
     return PaperTable(
         number=20,
         caption=f"Race change (score of {part.race_rate.at_least:g} or more) by {part.factor} and editor. "
@@ -169,7 +170,7 @@ def unanswered(source: Source, layouts: tuple[str, ...]) -> str:
     return "; ".join(dict.fromkeys(reasons)) or "no role edit was rated"
 
 
-def _row(rate: Adherence, note: str) -> Row:
+def _row(rate: Adherence, note: str) -> TableRow:
     pronoun = _PRONOUNS[rate.pronoun]
     section = f"{_LAYOUTS[rate.layout]}, {pronoun}" if pronoun else _LAYOUTS[rate.layout]
     if rate.pronoun == "pro - anti":
@@ -180,7 +181,7 @@ def _row(rate: Adherence, note: str) -> Row:
     else:
         followed = number(rate.outcome, "rate", rate.portraits, rate.edits, note)
         cells = (followed, complement(followed))
-    return Row(label=rate.editor, cells=cells, section=section)
+    return TableRow(label=rate.editor, cells=cells, section=section)
 
 
 def _note(rate: Adherence) -> str:

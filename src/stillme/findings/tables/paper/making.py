@@ -16,7 +16,7 @@ from stillme.findings.calibration import standing_of
 from stillme.findings.tables.paper import cases, diagnosis, mitigation, people
 from stillme.findings.tables.paper.diagnosis import AXES
 from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source, axis_title
-from stillme.findings.tables.paper.table import Cell, Count, Number, PaperTable, Row, Words
+from stillme.findings.tables.paper.table import Cell, Count, Number, PaperTable, TableRow, Words
 from stillme.judges.ensemble import primary_of
 from stillme.runs import Run, participants
 from stillme.runs.paper_names import PaperNames, paper_names, published_text
@@ -190,7 +190,7 @@ def table_13(source: Source) -> PaperTable:
     )
 
 
-def _row(source: Source, label: str, goal: str, here: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Row:
+def _row(source: Source, label: str, goal: str, here: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TableRow:
     edits = source.edits
     people = [edits.portrait[here]] + ([] if edits.second is None else [edits.second[here & (edits.second >= 0)]])
     counts = (
@@ -200,7 +200,7 @@ def _row(source: Source, label: str, goal: str, here: np.ndarray[tuple[int], np.
         int(np.count_nonzero(here)),
         int(np.count_nonzero(here & (edits.state == EditState.EDITED))),
     )
-    return Row(label=label, cells=(Words(text=goal), *(Count(value=count) for count in counts)))
+    return TableRow(label=label, cells=(Words(text=goal), *(Count(value=count) for count in counts)))
 
 
 _AXES = {axis_title(axis): axis for axis in AXES}
@@ -237,7 +237,7 @@ def _cell(cell: Cell, known: Published | None) -> Cell:
     return replace(cell, paper=published_text(known)) if known and isinstance(cell, Number) else cell
 
 
-def _number(table: PaperTable, row: Row, column: str, names: PaperNames) -> Published | None:
+def _number(table: PaperTable, row: TableRow, column: str, names: PaperNames) -> Published | None:
     place = table.place
     if table.appendix:
         wanted = (

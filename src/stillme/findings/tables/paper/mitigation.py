@@ -8,7 +8,7 @@ from stillme.core.types import Interval
 from stillme.estimates import Disparity, PairedEffect, numbers, paired_effects
 from stillme.estimates.pairing import rated_under_both
 from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source, editors_of
-from stillme.findings.tables.paper.table import Absent, Cell, PaperTable, Row, Words, number
+from stillme.findings.tables.paper.table import Absent, Cell, PaperTable, TableRow, Words, number
 
 _CHANGES = ("race_change", "gender_change", "skin_tone")
 _SPREAD = "Largest − smallest"
@@ -23,15 +23,15 @@ Effects = Sequence[PairedEffect | Disparity]
 def table_5(source: Source) -> PaperTable:
     """The paired change of race change by group, with what it says."""
     effects = _effects(source, ("race_change",))
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for editor in editors_of(source.in_arm(FEATURE).edits):
         for level in _levels(source):
             effect = _of_group(effects, editor, "race_change", level)
             cells = (_change(source, effect), _at_equal_baseline(source, effect), _interpretation(effect))
-            rows.append(Row(label=level, cells=cells, section=editor))
+            rows.append(TableRow(label=level, cells=cells, section=editor))
         spread = _spread(effects, editor, "race_change")
         cells = (_change(source, spread), Words(text=""), _spread_interpretation(spread))
-        rows.append(Row(label=_SPREAD, cells=cells, section=editor, summary=True))
+        rows.append(TableRow(label=_SPREAD, cells=cells, section=editor, summary=True))
     return PaperTable(
         number=5,
         caption="Change of the race-change score by a feature prompt: feature minus baseline on the same requests "
@@ -45,10 +45,10 @@ def table_5(source: Source) -> PaperTable:
 def table_21(source: Source) -> PaperTable:
     """The paired change of race, gender and skin tone by group."""
     effects = _effects(source, _CHANGES)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for editor in editors_of(source.in_arm(FEATURE).edits):
         rows += [
-            Row(
+            TableRow(
                 label=level,
                 cells=tuple(_change(source, _of_group(effects, editor, axis, level), axis) for axis in _CHANGES),
                 section=editor,
@@ -56,7 +56,7 @@ def table_21(source: Source) -> PaperTable:
             for level in _levels(source)
         ]
         spread = tuple(_change(source, _spread(effects, editor, axis), axis) for axis in _CHANGES)
-        rows.append(Row(label=_SPREAD, cells=spread, section=editor, summary=True))
+        rows.append(TableRow(label=_SPREAD, cells=spread, section=editor, summary=True))
     return PaperTable(
         number=21,
         caption="Change by a feature prompt: feature minus baseline on the same requests. Race and gender: negative is "
@@ -86,7 +86,7 @@ def table_26(source: Source) -> PaperTable:
         )
 
     rows = [
-        Row(
+        TableRow(
             label=level,
             cells=(
                 mean(editor, BASELINE, level),

@@ -11,7 +11,7 @@ from stillme.estimates import PairedEffect, Scores, numbers, paired_effects
 from stillme.estimates.people import AgainstPeople, against_people, mean_of
 from stillme.findings.tables.paper.diagnosis import AXES
 from stillme.findings.tables.paper.source import BASELINE, Source, axis_title, editors_of, rated
-from stillme.findings.tables.paper.table import Absent, Cell, Count, PaperTable, Row, Share, number
+from stillme.findings.tables.paper.table import Absent, Cell, Count, PaperTable, Share, TableRow, number
 from stillme.runs.participants import FEWEST, Participants
 
 _PEOPLE_ONLY = "Where no model rates an axis, people's means are over all edits that they rated."
@@ -35,7 +35,7 @@ def table_6(source: Source) -> PaperTable:
         "averaged over raters first.",
         head=("Model", *(axis_title(axis) for axis in AXES)),
         rows=tuple(
-            Row(label=editor, cells=tuple(columns[axis][section, editor] for axis in AXES), section=section)
+            TableRow(label=editor, cells=tuple(columns[axis][section, editor] for axis in AXES), section=section)
             for section in _SECTIONS
             for editor in editors
         ),
@@ -126,7 +126,7 @@ def appendix_g6(source: Source) -> PaperTable:
         "editors and of each.",
         head=("", *columns),
         rows=tuple(
-            Row(
+            TableRow(
                 label=axis_title(axis),
                 cells=tuple(cells.get((axis, editor), empty) for editor in columns),
                 section=section,
@@ -163,7 +163,7 @@ def _biases(source: Source, by_people: Mapping[str, Scores]) -> dict[tuple[str, 
 
 def table_17(studies: Sequence[Participants]) -> PaperTable:
     """Who took part, by attribute; small groups stand together."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for place, study in enumerate(studies, start=1):
         prefix = f"study {place}, " if len(studies) > 1 else ""
         rows.append(_counted("participants", study.count, study.count, f"{prefix}all"))
@@ -198,7 +198,7 @@ def table_18(source: Source) -> PaperTable:
             by_people |= rated(score, source.edits)
     part = source.where(by_people) if by_people.any() else source
     total = len(part.edits)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for factor in source.factors:
         levels, codes = part.edits.levels(factor)
         counts = np.bincount(codes[part.edits.portrait] + 1, minlength=len(levels) + 1)[1:]
@@ -218,5 +218,7 @@ def table_18(source: Source) -> PaperTable:
     )
 
 
-def _counted(label: str, count: int, total: int, section: str) -> Row:
-    return Row(label=label, cells=(Count(value=count), Share(value=count / total if total else 0.0)), section=section)
+def _counted(label: str, count: int, total: int, section: str) -> TableRow:
+    return TableRow(
+        label=label, cells=(Count(value=count), Share(value=count / total if total else 0.0)), section=section
+    )

@@ -68,7 +68,7 @@ Cell = Number | Count | Share | Words | Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow:
     """One line of a table."""
 
     label: str
@@ -88,7 +88,7 @@ class PaperTable:
     caption: str
     head: tuple[str, ...]
     """The first is above the rows' labels."""
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
     absent: str = ""
     """Why the whole table cannot be made; empty where it can."""
@@ -340,7 +340,7 @@ def _fields(cell: Cell) -> Mapping[str, str]:
             assert_never(never)
 
 
-def _sections(table: PaperTable) -> Iterator[tuple[str, list[Row]]]:
+def _sections(table: PaperTable) -> Iterator[tuple[str, list[TableRow]]]:
     yield from ((name, list(rows)) for name, rows in groupby(table.rows, key=lambda row: row.section))
 
 
