@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
+import timeit
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -150,16 +150,11 @@ def _declares(case: Case) -> Iterator[str]:
             yield "it declares no axis, or one twice; `partial` is for axes that are not in `axes`"
 
 
-def _seconds_to_build(case: Case) -> float:
-    started = time.perf_counter()
-    with case.using():
-        return time.perf_counter() - started
-
-
 def _builds(case: Case) -> Iterator[str]:
     """Building it is cheap, as every audit does it, and gives the same `spec` every time, which keys the results."""
     # The fastest of three: a busy machine makes any plugin late once.
-    if (seconds := min(_seconds_to_build(case) for _ in range(3))) > _CHEAP:
+    seconds = min(timeit.repeat("with case.using(): pass", globals={"case": case}, number=1, repeat=3))
+    if seconds > _CHEAP:
         yield f"building it took {seconds:.1f} s; load weights and connect with the first call"
     with case.using() as plugin, case.using() as other:
         before = plugin.spec.key
