@@ -372,7 +372,7 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
         [[e["name"], e["use"], e["version"], e["parameters"]] for e in extractors],
     )
     ensemble = resolved["ensemble"]
-    expected = resolved["estimates"] | {"rule": ensemble["rule"], "combined": ensemble["combined"]}
+    expected = resolved["estimates"] | {"rule": ensemble["rule"], "combined": ensemble["combined"], "matched_on": ()}
     analysis = asdict(design.analysis)
     analysis |= {"factors": list(design.analysis.factors), "combined": list(design.analysis.combined)}
     for name, value in analysis.items():
