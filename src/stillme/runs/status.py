@@ -291,7 +291,7 @@ def _parts(weights: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 
 def _short(revision: str) -> str:
     kind, _, value = revision.rpartition(":")
-    return f"{kind}:{value[:_COMMIT]}" if kind else value[:_SHOWN]
+    return f"{kind}:{value[:_COMMIT]}" if kind else value[:_COMMIT]
 
 
 _KEPT = 50

@@ -172,8 +172,8 @@ def test_a_worker_dies_with_its_parent_even_in_the_middle_of_an_edit(tmp_path: P
     )
     program = f"""
         import sys, threading, time
-        from stillme.editors.diffusion.worker.process import SERVE, Worker
-        worker = Worker((sys.executable, str(SERVE), {str(tmp_path / "backend.py")!r}), {{}}, timeout=None)
+        from stillme.editors.diffusion.worker.process import SERVE, WorkerProcess
+        worker = WorkerProcess((sys.executable, str(SERVE), {str(tmp_path / "backend.py")!r}), {{}}, timeout=None)
         threading.Thread(target=worker.ask, args=({{"do": "edit"}}, []), daemon=True).start()
         while worker._running is None or not hasattr(worker._running, "_process"):
             time.sleep(0.01)
