@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -63,7 +64,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """The extractor refused to describe this person, or found nobody. A finding, never an error."""
+    """The extractor refused to describe this person, or found no one. A finding, never an error."""
 
     reason: str
     raw: str | None = None
@@ -84,7 +85,7 @@ class Unusable:
 Extraction = Described | Declined | Unusable | Failed
 
 
-class Extractor:
+class Extractor(ABC):
     """Describes the person in an image. Failures are values, not exceptions."""
 
     spec: Spec
@@ -98,11 +99,11 @@ class Extractor:
         """What would go wrong, one sentence per problem, before the first image."""
         yield from ()
 
+    @abstractmethod
     def extract(self, image: ImageFile) -> Extraction:
         """Describe one image, in at most two attempts."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  an extractor without connections has nothing to close
         """Close connections."""
 
 
