@@ -14,7 +14,7 @@ from stillme.runs.store import Store
 from tests import runs
 
 EDITOR = """
-import os, time
+import fcntl, os, time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -26,9 +26,11 @@ def allowed():
         return 10 ** 9
 
 def edit(image, instruction, seed, portrait):
-    with (HERE / "calls").open("a") as calls:
-        calls.write(f"{portrait} {seed}\\n")
-    number = len((HERE / "calls").read_text().splitlines())
+    with (HERE / "calls").open("a+") as calls:
+        fcntl.flock(calls, fcntl.LOCK_EX)
+        print(portrait, seed, file=calls, flush=True)
+        calls.seek(0)
+        number = len(calls.readlines())
     {how}
     while number > allowed():
         time.sleep(0.01)
