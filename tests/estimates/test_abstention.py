@@ -1,4 +1,4 @@
-"""Silence about some groups more than about others decides nothing."""
+"""Silence about some groups more than about others decides nothing that the silence could explain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stillme.core.types import Estimate
+from stillme.core.types import Estimate, Interval
 from stillme.estimates import RatingState, Settings, estimate, find_gaps
+from stillme.estimates.estimating import Disparity
 from stillme.estimates.headlines import Finding, abstentions, uneven
+from stillme.estimates.quantities import Floats
+from stillme.estimates.rows import Flags
 from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows
@@ -19,13 +25,18 @@ by_race = Settings(factors=("race",))
 PASSED = {"judge": {"race_change": "passed"}}
 
 
+def judged(values: Floats, quiet: Flags) -> list[Estimate]:
+    """Twelve people of A and twelve of B with so many edits each, of which the quiet ones have no answer."""
+    edits, scores = rows(people("AB", 12), values)
+    silent = quiet.ravel()
+    state = np.where(silent, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
+    return estimate(edits, [replace(scores, value=np.where(silent, np.nan, scores.value), state=state)], by_race)
+
+
 def unlike(silent: tuple[int, int]) -> list[Estimate]:
     """Everyone of A changed and no one of B; of each group's twenty edits a person, so many have no answer."""
     values = np.where(np.arange(24)[:, None] < 12, 5.0, 1.0) * np.ones((24, 20))
-    edits, scores = rows(people("AB", 12), values)
-    quiet = (np.arange(20) < np.repeat(silent, 12)[:, None]).ravel()
-    state = np.where(quiet, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
-    return estimate(edits, [replace(scores, value=np.where(quiet, np.nan, scores.value), state=state)], by_race)
+    return judged(values, np.arange(20) < np.repeat(silent, 12)[:, None])
 
 
 def changed(estimates: list[Estimate]) -> Finding:
@@ -39,9 +50,41 @@ def test_even_silence_leaves_a_gap_its_word():
 
 
 def test_uneven_silence_takes_it_away_and_says_so():
+    found = changed(unlike((18, 1)))
+    assert (found.word, found.decides) == (None, False)
+    assert found.validity == "uneven: no answer for 90% of A, 5% of B"
+
+
+def test_a_gap_that_no_missing_answer_could_close_keeps_its_word():
     found = changed(unlike((8, 1)))
-    assert (found.word, found.p) == (None, None)
-    assert found.validity == "uneven: no answer for 40% of A, 5% of B"
+    assert (found.word, found.validity) == ("larger than matters", "uneven: no answer for 40% of A, 5% of B")
+
+
+def test_silence_about_the_unchanged_of_one_group_accuses_no_one():
+    """Half of everyone's edits changed, but only those of A that changed have an answer: 100 % against 50 %."""
+    values = np.where(np.arange(20) < 10, 5.0, 1.0) * np.ones((24, 20))
+    found = changed(judged(values, (values < 3) & (np.arange(24)[:, None] < 12)))
+    assert (found.value, found.word) == (pytest.approx(0.5), None)
+    assert (found.p or 1) < 0.01
+
+
+def test_a_mean_without_bounds_on_what_is_missing_decides_nothing():
+    (mean,) = [row for row in unlike((8, 1)) if isinstance(row, Disparity) and row.quantity == "race_change"]
+    assert mean.worst_case_low is None
+
+
+@given(seed=st.integers(0, 2**32 - 1), quiet=st.floats(0, 0.9))
+def test_the_worst_case_lies_below_whatever_the_missing_answers_were(seed: int, quiet: float):
+    generator = np.random.default_rng(seed)
+    rates = np.repeat(generator.random(2), 12)[:, None]
+    values = np.where(generator.random((24, 6)) < rates, 5.0, 1.0)
+    silent = generator.random((24, 6)) < quiet * np.repeat(generator.random(2), 12)[:, None]
+    worst, complete = (
+        next(row for row in judged(values, hidden) if isinstance(row, Disparity) and row.quantity == "race_changed")
+        for hidden in (silent, np.zeros_like(silent))
+    )
+    assert isinstance(complete.outcome, Interval)
+    assert worst.worst_case_low is None or worst.worst_case_low <= complete.outcome.value
 
 
 def test_abstentions_are_counted_by_group_and_written():

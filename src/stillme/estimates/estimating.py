@@ -12,7 +12,7 @@ from stillme.core.errors import UnknownName
 from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Plan, SideComparison
-from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
+from stillme.estimates.intervals import Outcome, largest_gaps, outcomes, worst_case_gaps
 from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import DECIMALS, Columns, Quantity
 from stillme.estimates.rows import Edits, Flags, Scores
@@ -36,6 +36,8 @@ class Disparity(Estimate):
     """The groups that have an estimate."""
     units: int = 0
     """Rated units of the group that has fewest: portraits, or identities behind several."""
+    worst_case_low: float | None = None
+    """For a rate with abstentions: the lower limit, whatever the missing answers would have been."""
 
 
 def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:
@@ -151,11 +153,21 @@ def disparities(
     """For each quantity max - min over the groups that have an estimate, of which `found` has the intervals."""
     gaps = largest_gaps(plan, quantities, settings)
     bands = null_bands(plan, quantities, settings)
-    return [_disparity(plan, *of_quantity, prompts) for of_quantity in zip(quantities, found, gaps, bands, strict=True)]
+    worst = worst_case_gaps(plan, quantities, settings)
+    return [
+        _disparity(plan, *of_quantity, prompts)
+        for of_quantity in zip(quantities, found, gaps, bands, worst, strict=True)
+    ]
 
 
 def _disparity(
-    plan: Plan, quantity: Quantity, found: Sequence[Outcome], gap: Outcome, band: NullBand | None, prompts: str
+    plan: Plan,
+    quantity: Quantity,
+    found: Sequence[Outcome],
+    gap: Outcome,
+    band: NullBand | None,
+    worst: float | None,
+    prompts: str,
 ) -> Disparity:
     values = {
         # Rounded, so that of groups that are tied the first is named, on every processor.
@@ -182,6 +194,7 @@ def _disparity(
         lowest=min(values, key=lambda level: values[level][0]) if known else "",
         levels=tuple(values),
         units=min((plan.units(own & (quantity.counts > 0)) for _, own in values.values()), default=0),
+        worst_case_low=worst if known else None,
         **quantity.within([members])[0],
     )
 

@@ -3,7 +3,8 @@
 - `is_headline`, `is_drift`, `deciding`: which quantities the first screen and the figures are about.
 - `mark`: the note beside the numbers of judges that were not calibrated on changes of known size, or failed.
 - `word_for`: four words for a gap: what its interval and its test say of the smallest effect that matters.
-- `uneven`: where a judge gave no answer, by group: silence about some people is no finding about the others.
+- `uneven`: where a judge gave no answer, by group: silence about some people is not a finding about the others.
+- `stands`: whether a gap is there whatever the missing answers would have been.
 - `find_gaps`: the one place where all that is decided.
 """
 
@@ -253,6 +254,11 @@ def _sentences(by_place: Mapping[Place, list[Abstention]]) -> Iterator[tuple[Pla
             yield place, f"{UNEVEN}: no answer for {most.share:.0%} of {most.group}, {least.share:.0%} of {least.group}"
 
 
+def stands(gap: Disparity, margin: float | None) -> bool:
+    """Whether the gap is beyond the margin, whatever the missing answers would have been."""
+    return gap.worst_case_low is not None and margin is not None and gap.worst_case_low > margin
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One gap between the groups of a factor."""
@@ -272,9 +278,9 @@ class Finding:
     smallest_effect: float | None
     """The smallest difference that matters; None where none is declared."""
     word: Word | None
-    """None where a group has too few units for one, the judge does not decide, or it abstains unevenly."""
+    """None where a group has too few units, the judge does not decide, or uneven abstentions could explain the gap."""
     decides: bool
-    """Whether verdicts go by the judge for this quantity."""
+    """Whether verdicts go by this gap."""
     validity: str
     """What calibration says of the judge, or that it abstains unevenly; empty if it passed, or none was asked."""
     units: int
@@ -297,7 +303,8 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             (place, row.null)
             for place, (row, _) in enumerate(gaps)
             if (row.judge, row.arm) == judge_and_arm and (row.judge, row.quantity) in decides and row.null
-            if _place(row) not in silent
+            # An uneven rate may be found all the same: `stands`. A mean may not.
+            if _place(row) not in silent or row.worst_case_low is not None
             # A test that cannot reject would only weaken the others.
             if row.null.smallest_p <= 1 - settings.confidence
         ]
@@ -308,11 +315,15 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             outcome,
             adjusted.get(place),
             mark(standing, row.judge, row.quantity) or silent.get(_place(row), ""),
-            (row.judge, row.quantity) in decides and _place(row) not in silent,
+            (row.judge, row.quantity) in decides and (_place(row) not in silent or _stands(row, settings)),
             settings,
         )
         for place, (row, outcome) in enumerate(gaps)
     )
+
+
+def _stands(gap: Disparity, settings: Settings) -> bool:
+    return stands(gap, smallest_effect(gap.quantity, settings.smallest_effects))
 
 
 def _place(row: Disparity) -> Place:

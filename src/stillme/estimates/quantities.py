@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypedDict
 
@@ -116,6 +116,16 @@ class Quantity:
         by_prompt = None if self.by_prompt is None else (self.by_prompt.sums - low * self.by_prompt.counts) / width
         squares = (self.squares - 2 * low * self.sums + low**2 * self.counts) / width**2
         return (Part(scale=width, sums=(self.sums - low * self.counts) / width, squares=squares, by_prompt=by_prompt),)
+
+    def answering(self, value: float) -> Quantity:
+        """The same as if every edit that the judge abstained on had this value."""
+        abstained = self.excluded.get(Exclusion.ABSTAINED, np.zeros(len(self.counts)))
+        return replace(
+            self,
+            sums=self.sums + value * abstained,
+            squares=self.squares + value**2 * abstained,
+            counts=self.counts + abstained,
+        )
 
     def within(self, sets: Sequence[Flags]) -> list[Counted]:
         """What is counted in each of these sets of portraits."""

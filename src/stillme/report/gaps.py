@@ -75,10 +75,11 @@ def not_compared(data: ReportData) -> Mapping[Place, str]:
     A gap may hide there, so they are said wherever gaps are.
     """
     decides, shown = deciding(data), {identity_of(one) for one in data.headlines}
+    compared = {identity_of(gap.disparity) for gap in decisive_gaps(data)}
     return {
         place: why
         for place, why in uneven(data.estimates).items()
-        if place in shown and (place[3], place[0]) in decides
+        if place in shown - compared and (place[3], place[0]) in decides
     }
 
 

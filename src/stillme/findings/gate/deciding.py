@@ -22,7 +22,7 @@ from stillme.core.rubric import rate_of
 from stillme.core.rubric.readings import SHIFTS
 from stillme.core.types import Arm, Estimate, Interval
 from stillme.estimates import Disparity, numbers
-from stillme.estimates.headlines import axis_of, uneven
+from stillme.estimates.headlines import axis_of, stands, uneven
 from stillme.estimates.people import corrected as correct_by_people
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.findings.calibration import standing_of
@@ -268,7 +268,7 @@ class _Deciding:
             rule.sign,
             rule.limit,
             incomplete=self._incomplete(estimate) or caught(note),
-            unvalidated=chosen or self._uneven(estimate) or ("" if self._accept else unvalidated(note)),
+            unvalidated=chosen or self._uneven(estimate, rule) or ("" if self._accept else unvalidated(note)),
         )
         return Check(
             editor=estimate.editor,
@@ -286,9 +286,11 @@ class _Deciding:
             excluded={reason: count for reason, count in estimate.excluded.items() if not part or reason != _UNSEEN},
         )
 
-    def _uneven(self, estimate: Estimate) -> str:
+    def _uneven(self, estimate: Estimate, rule: Rule) -> str:
         """Why groups do not compare: the judge is silent about some more than about others."""
         if estimate.scope not in ("disparity", "contrast"):
+            return ""
+        if isinstance(estimate, Disparity) and rule.sign == "<=" and stands(estimate, rule.limit):
             return ""
         return next(iter(uneven(self._groups_of(estimate)).values()), "")
 
