@@ -63,3 +63,10 @@ def test_a_baseline_is_kept_on_main_and_used_in_a_pull_request(steps: list[dict[
     assert caches["actions/cache/save"]["with"]["path"] == caches["actions/cache/restore"]["with"]["path"]
     assert str(baseline) == caches["actions/cache/restore"]["with"]["path"]
     assert "refs/heads/main" in caches["actions/cache/save"]["if"]
+
+
+@pytest.mark.parametrize("name", ["test", "soak"])
+def test_our_own_workflows_call_make_on_the_pythons_that_we_support(name: str):
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text())["jobs"].values()
+    assert job["steps"][-1]["run"] == f"make {name} PYTHON=python"
+    assert job.get("strategy", {"matrix": {"python": []}})["matrix"]["python"] in ([], ["3.11", "3.12", "3.13"])
