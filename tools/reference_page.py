@@ -31,12 +31,11 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 RECORDS: dict[str, tuple[type, ...]] = {
     "contrasts": (estimates.Contrast, estimates.PermutationTest),
     "pooled": (estimates.Disparity, estimates.NullBand),
-    "equivalence": (estimates.Equivalence,),
     "cuts": (estimates.Disparity, estimates.NullBand),
     "prompts": (estimates.Disparity, estimates.NullBand),
     "subcategories": (estimates.Disparity, estimates.NullBand),
     "intersections": (estimates.Disparity, estimates.NullBand),
-    "likeness": (estimates.IntraclassCorrelation,),
+    "icc": (estimates.IntraclassCorrelation,),
     "row_tests": (estimates.RowTest,),
     "mitigation": (estimates.PairedEffect, estimates.Disparity, estimates.NullBand),
     "above_floor": (estimates.Disparity, estimates.NullBand),
@@ -49,7 +48,7 @@ RECORDS: dict[str, tuple[type, ...]] = {
     "repeatability": (Behaviour,),
     "disclosure": (Behaviour,),
     "coverage": (Behaviour,),
-    "known_answers": (RightAnswers,),
+    "control_pairs": (RightAnswers,),
     "against_people": (AgainstPeople,),
     "corrected": (Corrected,),
 }

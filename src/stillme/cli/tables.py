@@ -52,13 +52,6 @@ if TYPE_CHECKING:
     default="",
     help="The paper's tables: whose scores; by default the ensemble's, else those of the first judge that answers.",
 )
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.05,
-    show_default=True,
-    help="For equivalence: the largest difference between rates that does not matter.",
-)
 @out_option
 @json_option
 def tables(
@@ -67,7 +60,6 @@ def tables(
     kind: str,
     factor: str,
     judge: str,
-    margin: float,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -90,7 +82,7 @@ def tables(
     \b
     contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
-    likeness        similarity of one portrait's edits: ICC and design effect
+    icc             similarity of one portrait's edits: ICC and design effect
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
@@ -102,13 +94,12 @@ def tables(
     repeatability   the spread of a model's answers to the same question
     disclosure      a model that is told the labels against the same model blind
     coverage        combined scores that lack a judge, by judge and by group
-    known_answers   right answers to hidden pairs of known truth, by axis and skin tone
+    control_pairs   right answers to the control pairs, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
 
-    Six more are written only by name; neither the report nor a table of the paper shows them:
+    Five more are written only by name; neither the report nor a table of the paper shows them:
 
     \b
-    equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
     prompts, subcategories, intersections
     row_tests       classical tests on single edits, marked where they are naive
@@ -127,7 +118,7 @@ def tables(
         if numbers or everything or not names:
             made["tables"] = _paper_tables(run, chosen, kind, as_json=as_json)
         if analyses or everything:
-            made["analyses"] = _analyses(run, _chosen(analyses, everything=everything), margin, as_json=as_json)
+            made["analyses"] = _analyses(run, _chosen(analyses, everything=everything), as_json=as_json)
     if as_json:
         print_json(made)
     broken = [name for name, table in made.get("analyses", {}).items() if "problem" in table]
@@ -191,10 +182,10 @@ def _entry(table: PaperTable, files: Sequence[Path]) -> Mapping[str, Any]:
     }
 
 
-def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) -> dict[str, Mapping[str, Any]]:
+def _analyses(run: Run, only: Sequence[str], *, as_json: bool) -> dict[str, Mapping[str, Any]]:
     from stillme.findings.tables.analyses import analyse
 
-    written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
+    written = analyse(run, only=only, watch=Tables(to_errors=as_json))
     return {
         name: {"file": str(table.path) if table.rows else None, "rows": table.rows}
         | ({"problem": table.problem} if table.problem else {})
