@@ -18,7 +18,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.types import Json
 
 SUMS = "SHA256SUMS"
-BUNDLE_SUFFIXES = (".zip", ".tar")
+BUNDLE_SUFFIX = ".zip"
 """What a run in a file may be called."""
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """How a formula begins; after apostrophes too, so that a marked cell is marked once more and both come back."""
@@ -105,7 +105,7 @@ def unmarked(cell: str) -> str:
 
 def is_bundle(path: Path) -> bool:
     """Whether a path that stands for a run is a bundle, not a folder or an audit.toml."""
-    return path.suffix in BUNDLE_SUFFIXES and path.is_file()
+    return path.suffix == BUNDLE_SUFFIX and path.is_file()
 
 
 def sha256_of(path: Path) -> str:
