@@ -44,7 +44,8 @@ def test_a_signed_bundle_is_authentic_to_a_reader_with_the_public_key(run: Path,
     shown = CliRunner().invoke(cli, ["verify", str(file), "--key", f"{stranger}.pub"])
     assert shown.exit_code == 1
     assert (
-        "NOT CONSISTENT. First difference: b.zip.sig (is not a signature of this bundle by stranger.pub)" in shown.output
+        "NOT CONSISTENT. First difference: b.zip.sig (is not a signature of this bundle by stranger.pub)"
+        in shown.output
     )
 
 
