@@ -21,7 +21,9 @@ from tests.editors.diffusion.conftest import THIRD_PARTY, asked, picture
 pytestmark = THIRD_PARTY
 
 PRESETS = {
-    editor_class.__name__: editor_class for editor_class in vars(named).values() if inspect.isclass(editor_class)
+    kind.__name__: kind
+    for kind in vars(named).values()
+    if inspect.isclass(kind) and issubclass(kind, DiffusersEditor) and kind is not DiffusersEditor
 }
 
 
