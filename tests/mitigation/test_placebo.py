@@ -11,22 +11,10 @@ from stillme.mitigation.features import DIMENSIONS, OPENING, listed
 from stillme.mitigation.labels import lint
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
-WORDS = [
-    "deep",
-    "brown",
-    "skin",
-    "with",
-    "warm",
-    "undertones",
-    "oval",
-    "face",
-    "broad",
-    "nose",
-    "short",
-    "curly",
-    "hair",
-]
-PHRASES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=7)
+WORDS = "deep brown skin with warm undertones oval face broad nose short curly hair"
+PHRASES = st.lists(
+    st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=7
+)
 
 
 @given(phrases=PHRASES, seed=st.text(max_size=8))

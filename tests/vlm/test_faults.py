@@ -13,8 +13,8 @@ from stillme.core.types import Failed, ImageFile
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, Question
 from stillme.judges.vlm.settings import ModelSettings
 from tests.editors.hosted.loopback import Says
-from tests.vlm.conftest import KEY, ServedModel
-from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
+from tests.vlm.conftest import ServedModel
+from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, KEY, RESPONSES, WIRE_FORMATS, WireFormat
 
 Serve = Callable[..., ServedModel]
 every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
