@@ -1,4 +1,4 @@
-"""Queues described by data, over plain HTTP, and jobs that are paid for once: fal, Replicate, Black Forest Labs, DashScope.
+"""Queues described by data, over plain HTTP: fal, Replicate, Black Forest Labs, DashScope. A job is paid for once.
 
 - fal: https://docs.fal.ai/model-apis/model-endpoints/queue
 - Replicate: https://replicate.com/docs/reference/http
