@@ -156,7 +156,7 @@ def test_whose_place_was_given_away_is_told(serve: Callable[..., Served]) -> Non
     with served.study.database.writing() as connection:
         expire(connection, time.time() + 1e6)
     served.browser().take_part("pid2")
-    assert "went to somebody else" in browser.page()
+    assert "went to another participant" in browser.page()
     save = {"epoch": data["epoch"], "answers": []}
     assert browser.api("PUT", "/api/answers", save, csrf).status_code == 409
 

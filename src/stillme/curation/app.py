@@ -79,7 +79,7 @@ class Tile:
     @property
     def words(self) -> str:
         """The tile's state, for screen readers."""
-        mine = {"chosen": "decided by you", "nobody": "you found nobody fit", "begun": "begun", "": "not begun"}
+        mine = {"chosen": "decided by you", "nobody": "you found no candidate fit", "begun": "begun", "": "not begun"}
         parts = [f"{self.candidates} candidates", mine[self.mine]]
         if self.others:
             parts.append(f"decided by {self.others} other{'s' if self.others > 1 else ''}")
@@ -135,7 +135,7 @@ def neighbours(cells: Sequence[Tile], number: int) -> tuple[int | None, int | No
 
 
 def progress(workspace: Workspace, curator: str) -> Mapping[str, int]:
-    """Cells that each curator has decided; others are shown to whoever has decided all of their own."""
+    """Cells that each curator has decided; others are shown to a curator who has decided all of their own."""
     counted = Counter(name for outcome in workspace.tally.outcomes.values() for name in outcome.votes)
     done = counted[curator] == sum(bool(candidates) for candidates in workspace.pools.cells.values())
     return {name: counted[name] for name in workspace.tally.invited if done or name == curator}
@@ -304,7 +304,7 @@ def picture(context: Context, candidate: str, size: Size) -> Response:
 
 @routes.get("/settle/{number}")
 def settle_page(context: Context, curator: Curator, cell: NumberedCell, number: int) -> Response:
-    """What curators disagree on, for whoever has decided the cell and compared."""
+    """What curators disagree on, for a curator who has decided the cell and compared."""
     return _settle_page(context, curator, number, cell)
 
 
@@ -313,9 +313,9 @@ def settle(context: Context, form: Form, cell: NumberedCell, curator: Curator, n
     """Decide a cell for all curators, and go on to the next one."""
     candidates = [name.removeprefix("candidate-") for name in form if name.startswith("candidate-")]
     if not candidates and "nobody" not in form:
-        return _settle_page(context, curator, number, cell, "Choose somebody, or say that no candidate fits.")
+        return _settle_page(context, curator, number, cell, "Choose a candidate, or say that no candidate fits.")
     if candidates and "nobody" in form:
-        return _settle_page(context, curator, number, cell, "Choose somebody or nobody, not both.")
+        return _settle_page(context, curator, number, cell, "Choose candidates or none, not both.")
     try:
         token = form.get("token", "") or new_token()
         context.workspace.settle(curator.name, cell, candidates, form.get("note", ""), token)
@@ -332,7 +332,7 @@ def _settle_page(context: CurationContext, curator: Holder, number: int, cell: C
         voted = workspace.votes(curator.name, cell)
     except NotAllowed as error:
         return context.pages.show("no-settling.html", 403, number=number, cell=cell, why=str(error))
-    # Neither who chose whom nor how many: whoever settles looks at the pictures.
+    # Neither who chose whom nor how many: a curator who settles looks at the pictures.
     random.Random(digest([cell, voted])).shuffle(voted)
     contested = _contested(context, curator)
     return context.pages.show(
@@ -405,12 +405,12 @@ def serve(
         site = Site(title="Curate", package="stillme.curation", hosts=server.hosts, secure=server.secure)
         holders = KeyHolders(site, _secret(folder), people)
         app = create(workspace, site, holders)
-        say(f"Curate {len(workspace.cells)} cells. Everybody has a link of their own; do not share them:")
+        say(f"Curate {len(workspace.cells)} cells. Each curator has their own link; do not share them:")
         for name in people:
             say(f"  {name}: {server.address}{holders.entry_path(name)}")
         if (needed := workspace.tally.needed) > len(people):
             say(f"{needed} curators must decide a cell, and {len(people)} have a link.")
-        say("`--name NAME` adds somebody. Ctrl-C stops; nothing is lost.")
+        say("`--name NAME` adds a curator. Ctrl-C stops; nothing is lost.")
         if browser and len(people) == 1:
             webbrowser.open(server.address + holders.entry_path(people[0]))
         server.run(app)
@@ -426,7 +426,7 @@ def _own_name() -> str:
 
 
 def _secret(folder: Path) -> str:
-    """What everybody's key follows from. Kept, so that links and open pages still work after a restart."""
+    """What every key follows from. Kept, so that links and open pages still work after a restart."""
     file = folder / _SECRET
     try:
         if not file.is_file():

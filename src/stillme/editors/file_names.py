@@ -160,7 +160,7 @@ class NamePattern:
 
 
 def files_below(root: Path) -> list[Path]:
-    """All pictures below a folder, in order; hidden files are nobody's."""
+    """All pictures below a folder, in order; hidden files are skipped."""
     return sorted(
         file
         for file in root.rglob("*")

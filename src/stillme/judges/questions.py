@@ -62,7 +62,7 @@ class OpenSettings(PresetSettings):
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy", "role_target")
 _LABELS = ("race", "gender", "age")
 _OF_THE_INSTRUCTION = "edit_success"
-"""The axis that nobody can judge without knowing what the editor was asked to do."""
+"""The axis that cannot be judged without knowing what the editor was asked to do."""
 
 
 class _Strict(BaseModel):
