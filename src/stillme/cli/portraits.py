@@ -124,7 +124,7 @@ def curate(pools: Path, **options: Any) -> None:
 
     require("curate")
     from stillme.cli.progress import progress
-    from stillme.curation.pages.app import serve
+    from stillme.curation.app import serve
 
     with progress() as shown:
         serve(pools, say=shown.say, watch=_watch(shown, "check"), **options)
