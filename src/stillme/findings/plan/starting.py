@@ -179,10 +179,7 @@ def larger_set(source: str, factors: Sequence[str], edits: int | None = None) ->
         return ""
     times = len(large) // len(small)
     price = f"{times} × the edits" + (f" ({times * edits:,})" if edits else "")
-    return (
-        f'`source = "{LARGE}"` has more identities a group ({", ".join(gains)}): {len(large)} pictures × prompts '
-        f"instead of {len(small)}, so {price}, {times} × their cost and time"
-    )
+    return f'`source = "{LARGE}"` has more identities a group ({", ".join(gains)}), for {price}, cost and time'
 
 
 def fewest_identities(portraits: Sequence[Portrait], factor: str) -> int:
