@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import Command, json_option, print_json, print_next
+from stillme.cli.options import Command, browser_option, json_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _crop_option(command: Command) -> Command:
 @click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
 @click.option("--port", type=int, help="By default the first free one from 8470.")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
+@browser_option
 def curate(pools: Path, **options: Any) -> None:
     """Choose portraits among candidates, in the browser.
 

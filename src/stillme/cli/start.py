@@ -18,6 +18,12 @@ from stillme.core.errors import StillmeError
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--title", default="", help="Shown in the report; by default the folder's name.")
 @click.option(
+    "--editor", "editors", multiple=True, metavar="NAME", help="An editor of `stillme list editors`; may be repeated."
+)
+@click.option(
+    "--judge", "judges", multiple=True, metavar="NAME", help="A judge of `stillme list judges`; may be repeated."
+)
+@click.option(
     "--experiment",
     type=click.Choice(["diagnosis", "mitigation", "roles"]),
     help="One of the paper's experiments instead: its portraits' design, prompts, editors and judges.",
@@ -26,7 +32,7 @@ from stillme.core.errors import StillmeError
     "--as",
     "like",
     type=click.Choice(["paper"]),
-    help="Set every departure from the paper back that can be set back; docs/experiments.md lists them.",
+    help="Use the paper's own settings wherever possible; docs/experiments.md lists the others.",
 )
 @click.option(
     "--portraits",
@@ -56,11 +62,12 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
     """Write a small, commented audit.toml into DIR.
 
     It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
-    change it from there. With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests
-    with and without a feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
+    change it from there. --editor and --judge write others instead, such as `--editor python` for your own function.
+    With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests with and without a
+    feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
     """
     if plugin is not None:
-        if like or any(wanted[name] for name in ("experiment", "portraits", "run", "title")):
+        if like or any(wanted[name] for name in ("experiment", "portraits", "run", "title", "editors", "judges")):
             raise click.UsageError("--plugin writes no audit; leave the other options out.")
         from stillme.plugins.package import write_package
 
@@ -71,7 +78,7 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
 
     for sentence in start(folder, Start(as_paper=like == "paper", **wanted), force=force):
         echo(sentence)
-    print_next("plan" if wanted["experiment"] else "run", folder)
+    print_next("plan" if wanted["experiment"] or wanted["editors"] or wanted["judges"] else "run", folder)
 
 
 @click.command()
@@ -161,9 +168,8 @@ def plan(
     """
     from stillme.findings.plan import PlanOptions, plan_audit, write_requests
 
-    planned = plan_audit(
-        audit, PlanOptions(seconds=_seconds(seconds), power=0.8 if power is None else power, **options)
-    )
+    options |= {} if power is None else {"power": power}
+    planned = plan_audit(audit, PlanOptions(seconds=_seconds(seconds), **options))
     requests = write_requests(audit, requests_file) if requests_file else None
     if as_json:
         print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))

@@ -98,7 +98,7 @@ class AuditPlan:
         }
 
     def as_text(self, *, power: bool = False) -> str:
-        """About ten lines; with `power`, also what other designs would detect, and how many ratings people must give."""
+        """About ten lines; with `power`, also what other designs would detect."""
         lines = [self.title, *self._work(), *self._detected()]
         lines += self._needed() if self.requirements else []
         lines += self._power() if power else []
