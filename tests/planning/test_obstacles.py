@@ -60,7 +60,7 @@ def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     planned = plan_audit(write_audit(extra="[budget]\ndollars = 5"))
     assert any("$5.00 cannot be kept: the price of judge 'scripted'" in line for line in planned.obstacles)
-    assert "unknown without GPU time: scripted (price unknown)" in planned.as_text()
+    assert "Total cost unknown: no price for scripted" in planned.as_text()
     assert "$0.00" not in planned.as_text()
     assert plan_audit(write_audit()).obstacles == ()
 

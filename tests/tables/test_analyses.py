@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.cli.tables import Tables
 from stillme.core.errors import UnknownName
 from stillme.core.types import Rated, Rating, Request
 from stillme.findings.tables.analyses import ANALYSES, BY_NAME, Written, analyse
@@ -108,19 +107,6 @@ def test_whoever_watches_knows_which_analysis_is_at_work_and_how_many_there_are(
     analyse(Run.open(run), only=["icc", "roles"], watch=Watch())
     steps = [("rows", "0/2"), ("icc", "1/2"), ("icc", "True"), ("roles", "2/2"), ("roles", "False")]
     assert seen == steps
-
-
-def test_a_terminal_shows_the_analysis_at_work_and_the_tables_stay(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    shown = Tables(to_errors=False)
-    shown.starts("contrasts", 1, 22)
-    shown.ends("contrasts", Written(path=Path("contrasts.csv"), rows=5850))
-    out, err = capsys.readouterr()
-    assert out == "contrasts        5,850 rows  contrasts.csv\n"
-    assert "1/22 contrasts ..." in err
-    assert err.endswith("\r")
 
 
 def test_the_command_prints_what_it_wrote(run: Path):

@@ -72,6 +72,13 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, ob
     return path
 
 
+def wrong_separator(columns: Sequence[str] | None) -> str:
+    """What is wrong with a CSV whose header is one column: spreadsheets write semicolons in some countries."""
+    signs = {";": "semicolons", "\t": "tabs"}
+    found = next((name for sign, name in signs.items() if columns and len(columns) == 1 and sign in columns[0]), "")
+    return f"separates its columns by {found}; save it as CSV with commas" if found else ""
+
+
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """The same table as a text."""
     buffer = io.StringIO()
