@@ -173,7 +173,7 @@ def interrupted(folder: Path, number: signal.Signals) -> Started:
     return run
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
     run = interrupted(tmp_path, number)
     release(tmp_path)
@@ -185,11 +185,26 @@ def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: 
     assert rows(tmp_path) == calls(tmp_path) == 20
 
 
-def test_ctrl_c_twice_waits_for_nobody(tmp_path: Path):
-    run = interrupted(tmp_path, signal.SIGINT)
-    run.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, number: signal.Signals):
+    run = interrupted(tmp_path, number)
+    run.send_signal(number)
     _, err = run.communicate(timeout=120)
-    assert run.returncode == 130
+    assert run.returncode == 128 + number
+    assert "Traceback" not in err
+
+
+def test_sigterm_during_an_import_ends_with_143_and_a_sentence(tmp_path: Path):
+    folder = audit(tmp_path)
+    (folder / "edit.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('begun').touch()\nwhile True: pass"
+    )
+    run = started("run", folder)
+    run.wait_until((folder / "begun").exists)
+    run.send_signal(signal.SIGTERM)
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 143
+    assert "stillme: interrupted" in err
     assert "Traceback" not in err
 
 
