@@ -41,7 +41,9 @@ def whole(path: Path, drafts: Path | None = None) -> Generator[Path]:
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # that a disk is full is said without the file
         draft.unlink(missing_ok=True)
         raise
 
