@@ -67,7 +67,6 @@ def render(data: ReportData, *, live: str = "") -> str:
     embedded = _thumbnails(data, ranked, side_by_side)
     tiles = [data.edits.image[row] for row in mosaic]
     context: dict[str, Any] = {
-        "data": data,
         "findings": findings,
         "hero": gallery.hero(data, worst),
         "examples": [(gap, _example(data, gap), numbers.factor_name(gap.disparity.factor)) for gap in findings.worst],
@@ -101,7 +100,12 @@ def render(data: ReportData, *, live: str = "") -> str:
         "policy": _policy(data, style, script, live=bool(live)),
     }
     context["sections"] = list(_sections(context))
-    return _environment(data).get_template("report.html").render(context)
+    return render_part(data, "report.html", **context)
+
+
+def render_part(data: ReportData, template: str, **context: Any) -> str:
+    """One template of the page, by itself."""
+    return _environment(data).get_template(template).render(data=data, **context)
 
 
 def _environment(data: ReportData) -> Environment:
@@ -127,6 +131,7 @@ def _environment(data: ReportData) -> Environment:
         "method_text": embedding.method_text,
         "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
+        "gap_size": numbers.difference,
         "factor_name": numbers.factor_name,
     }
     environment.globals.update(shared)
@@ -181,14 +186,13 @@ def _pictures(data: ReportData, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
-    return gallery.example(
-        data,
-        editor=gap.disparity.editor,
-        arm=gap.disparity.arm,
-        axis=rubric.axis_of(gap.disparity.quantity),
-        factor=gap.disparity.factor,
-        group=gap.worst.group,
-    )
+    """The strongest case of the group that is treated worst."""
+    edits, disparity = data.edits, gap.disparity
+    rows = gallery.rows_of_group(data, disparity.factor, gap.worst.group)
+    rows &= edits.editor == edits.editors.index(disparity.editor)
+    rows &= edits.arm == edits.arms.index(disparity.arm)
+    found = gallery.worst(data, 1, axis=rubric.axis_of(disparity.quantity), among=rows)
+    return gallery.picture(data, found[0][0]) if found else None
 
 
 @cache
