@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -17,6 +18,7 @@ from stillme.core import rubric
 from stillme.core.files import policy_source, write_whole
 from stillme.estimates import headlines, mark, numbers
 from stillme.estimates.permutation import DRAWN, EXACT
+from stillme.findings.single.page import slider
 from stillme.report import embedding, figures, gallery
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
@@ -80,7 +82,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "into_what": into_what(data),
         "planted": figures.planted_rows(data.planted),
         "clustering": clustering(data),
-        "abstentions": abstention_rows(data.estimates),
+        "abstentions": abstention_rows(data.estimates, findings.gaps),
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
         "paper_section": paper_section(data),
@@ -132,17 +134,23 @@ def _environment(data: ReportData) -> Environment:
         "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
         "gap_size": numbers.difference,
+        "bibtex": _bibtex,
         "factor_name": numbers.factor_name,
     }
     environment.globals.update(shared)
     return environment
 
 
+def _bibtex(text: str) -> str:
+    """Any text as BibTeX may have it between braces."""
+    return re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[\\{}~^]", "", text))
+
+
 def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The page's sections, without those that have nothing to show."""
     sections = {
         "answers": ("Answers", True),
-        "planted": ("Planted", context["planted"]),
+        "planted": ("Injected", context["planted"]),
         "gaps": ("Gaps", True),
         "into-what": ("Into what", context["into_what"]),
         "instructions": ("Where", context["heat_maps"]),
@@ -197,13 +205,14 @@ def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
 
 @cache
 def _style() -> str:
-    return files("stillme.report").joinpath("page", "style.css").read_text("utf-8")
+    return files("stillme.report").joinpath("page", "style.css").read_text("utf-8") + slider("css")
 
 
 @cache
 def _script() -> str:
     folder = files("stillme.report").joinpath("page", "script")
-    return "\n".join(file.read_text("utf-8") for file in sorted(folder.iterdir(), key=lambda file: file.name))
+    parts = sorted(folder.iterdir(), key=lambda file: file.name)
+    return slider("js") + "\n".join(file.read_text("utf-8") for file in parts)
 
 
 def _policy(data: ReportData, style: str, script: str, *, live: bool) -> str:
