@@ -67,7 +67,7 @@ def test_functions_are_an_editor_and_a_judge(audit: object):
     frame = run.judgements.to_frame()
     assert set(frame["axis"]) == {"darkness"}
     assert frame["score"].notna().all()
-    estimates = run.estimates().to_frame("pandas")
+    estimates = run.estimates(all=True).to_frame("pandas")
     everyone = estimates[(estimates.quantity == "darkness") & (estimates.scope == "all")]
     assert everyone.value.iloc[0] == pytest.approx(frame["score"].mean())
     assert (run.folder / "report.html").is_file()
@@ -80,8 +80,8 @@ def test_a_run_made_in_python_is_read_like_any_other(audit: object):
     assert again.design.editors[0].name == "negative"
     assert len(again.contrasts()) > 0
     assert [table.number for table in again.tables(4)] == [4]
-    assert "<table>" in again.estimates()._repr_html_()
-    assert "<table>" in again._repr_html_()
+    assert "<table>" in again.estimates(all=True)._repr_html_()
+    assert "Did the edits happen, and for everyone?" in again._repr_html_()
     assert re.match(r"<Edits of An audit: 6 rows>", repr(again.edits))
 
 
@@ -99,12 +99,79 @@ def test_what_is_no_editor_or_judge_is_said(tmp_path: Path):
         stillme.Audit(editors=["noop"], judges=[darker])
 
 
+def test_one_name_is_one_editor_and_one_judge():
+    audit = stillme.Audit(editors="noop", judges="instruments", sample={"size": 2})
+    assert [named.name for named in (*audit.editors, *audit.judges)] == ["noop", "instruments"]
+    assert [named.name for named in stillme.Audit(editors=negative).editors] == ["negative"]
+
+
+def test_an_audit_prints_about_ten_lines():
+    shown = repr(stillme.Audit(editors=["noop"], prompts=["Smile"]))
+    assert len(shown.splitlines()) <= 10
+    assert "noop (84 edits)" in shown
+
+
+def test_a_file_that_is_missing_is_an_error_of_ours_in_one_sentence(tmp_path: Path):
+    missing = str(tmp_path / "missing.png")
+    for call in (
+        lambda: stillme.measure(missing, missing),
+        lambda: stillme.check(missing, missing),
+        lambda: stillme.feature_prompt(missing),
+        lambda: stillme.estimate(missing, portrait="id", groups="race", score="skin"),
+        lambda: stillme.open(missing),
+        lambda: stillme.run(missing),
+    ):
+        with pytest.raises(stillme.StillmeError, match=r"missing\.png does not exist\."):
+            call()
+
+
 def test_a_bundle_opens_as_a_run(tmp_path: Path):
     folder = fill(write_audit(tmp_path / "run", people(tmp_path / "people")), lambda _, request: scores())
     with stillme.open(folder) as run:
         seal(run, tmp_path / "evidence.zip")
         expected = list(run.estimates())
     assert list(stillme.open(tmp_path / "evidence.zip").estimates()) == expected
+
+
+@pytest.fixture(scope="module")
+def lightened(tmp_path_factory: pytest.TempPathFactory) -> stillme.Run:
+    """Skin comes back lighter in group b only, as a judge says that is not calibrated."""
+    folder = tmp_path_factory.mktemp("lightened")
+    audit = write_audit(folder / "run", people(folder / "people"))
+    return stillme.open(fill(audit, lambda _, asked: scores(skin=4 if group(asked) == "b" else 3)))
+
+
+def test_headline_estimates_are_a_few_rows_with_plain_columns(lightened: stillme.Run):
+    frame = lightened.estimates().to_frame("pandas")
+    assert list(frame.columns) == [
+        *("editor", "arm", "quantity", "scope", "factor", "group", "value", "low", "high", "p", "judge", "judge_note")
+    ]
+    assert len(frame) < 40 < len(lightened.estimates(all=True))
+    assert set(frame.scope) == {"all", "disparity"}
+    gap = frame[(frame.quantity == "skin_lightened") & (frame.scope == "disparity")].iloc[0]
+    assert (gap.group, gap.value) == ("b - a", 1.0)
+    assert gap.p < 0.05
+
+
+def test_a_run_shows_its_verdicts_a_table_and_faces(lightened: stillme.Run):
+    shown = lightened._repr_html_()
+    assert "lightened 100&nbsp;% of group b's edits" in shown or "lightened 100 % of group b&#39;s edits" in shown
+    assert re.search(r"<th[^>]*>Skin lightened", shown)
+    assert shown.count("data:image/webp") == 8, "four people, before and after"
+    assert "<style" not in shown
+    assert "<script" not in shown
+
+
+def test_examples_are_of_the_quantity_the_editor_and_the_group_that_are_named(lightened: stillme.Run):
+    shown = lightened.examples("skin_lightened", count=3, group="b")
+    portraits = lightened.design.portrait_by_id
+    assert [portraits[picture.portrait].attributes["group"] for picture in shown] == ["b"] * 3
+    assert shown._repr_html_().count("<img") == 6
+    assert len(lightened.examples("skin_lightened", group="a")) == 0
+    with pytest.raises(stillme.StillmeError, match="Its groups are a, b"):
+        lightened.examples("skin_lightened", group="c")
+    with pytest.raises(stillme.StillmeError, match="Did you mean 'skin_lightened'"):
+        lightened.examples("skin_lightend")
 
 
 def test_rows_of_ones_own_give_the_runs_numbers(tmp_path: Path):
@@ -135,7 +202,7 @@ def test_rows_of_ones_own_give_the_runs_numbers(tmp_path: Path):
             if row["quantity"] in wanted and row.get("value") is not None
         }
 
-    assert numbers(own) == pytest.approx(numbers(run.estimates()))
+    assert numbers(own) == pytest.approx(numbers(run.estimates(all=True)))
     pandas = pytest.importorskip("pandas")
     assert list(stillme.estimate(pandas.DataFrame(rows), **keywords)) == list(own)
     own.to_csv(tmp_path / "estimates.csv")
@@ -166,6 +233,7 @@ def test_one_pair_is_measured_checked_and_described(tmp_path: Path):
     (card,) = checked.cards
     assert checked.statements[-1].changed
     assert card.judge == "instruments"
+    assert f"<li>{checked.statements[-1].as_text()}</li>" in checked._repr_html_()
     assert stillme.feature_prompt(portrait).endswith(".")
 
 

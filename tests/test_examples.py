@@ -41,17 +41,22 @@ def test_python_takes_fifteen_lines(tmp_path: Path):
 
 
 def test_the_notebook_draws_the_figures_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    audit = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=3), prompts=("O-01", "V-01"))
+    audit = write_audit(tmp_path / "run", people(tmp_path / "people"), prompts=("O-01", "V-01"))
     run = fill(audit, lambda _, asked: scores(skin=4 if group(asked) == "b" else 3))
     # A kernel is a process of its own: it takes the interpreter of this one.
     monkeypatch.setenv("RUN", str(run))
     monkeypatch.setenv("JUPYTER_PATH", str(_kernel(tmp_path)))
     notebook = nbformat.read(EXAMPLES / "figures.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is shipped without output"
+    monkeypatch.chdir(tmp_path)
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="stillme-test").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert sum("image/svg+xml" in output.get("data", {}) for output in outputs) >= 2
-    assert any("forest-skin_lightened" in output.get("text", "") for output in outputs)
+    pages = [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+    assert "Did people stay the same, and everyone alike?" in pages[0], "a run shows its verdicts"
+    assert sum("image/svg+xml" in output.get("data", {}) for output in outputs) == 1
+    assert (tmp_path / "figure.svg").read_text().count("Skin lightened by group") == 1
+    assert any("Table 4" in page for page in pages), "a table of the paper shows itself"
+    assert any("<progress" in page and "grey" in page for page in pages), "a run shows its progress"
 
 
 def _kernel(folder: Path) -> Path:

@@ -10,6 +10,6 @@ def edit(image, instruction, seed):
 
 audit = stillme.Audit(editors=[edit], prompts=["Make this person smile"], sample={"size": 12}, folder="my-run")
 run = stillme.run(audit)
-rates = run.estimates().to_frame().query("scope == 'all'")
-print(rates[["quantity", "value", "low", "high", "portraits", "judge_note"]].to_string(index=False))
+rates = run.estimates(all=True).to_frame().query("scope == 'all'")
+print(rates[["quantity", "value", "low", "high", "judge"]].to_string(index=False))
 print(run.report())

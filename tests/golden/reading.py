@@ -94,7 +94,7 @@ def _of_run(name: str, folder: Path) -> tuple[Document, Document]:
     words: Document = {"status --json": _command("status", folder)}
     with stillme.open(folder) as run:
         numbers["states"] = _states(run)
-        numbers["estimates"], words["estimates"] = _split(run.estimates())
+        numbers["estimates"], words["estimates"] = _split(run.estimates(all=True))
         material = Material(run=run)
         for analysis in RUNS.get(name, ()):
             rows = [row_of(result) for result in ANALYSES[analysis](material)]
@@ -117,7 +117,7 @@ def _of_demo(folder: Path) -> tuple[Document, Document]:
                 for gap in gaps
             },
         }
-        read, words = _split(run.estimates())
+        read, words = _split(run.estimates(all=True))
         return numbers, {"instruments": read, "estimates": words, "status --json": _command("status", folder)}
 
 
@@ -252,7 +252,7 @@ def _bundle(run: Path) -> Document:
     sealed = _command("export", run, "--bundle", file)
     verified = _command("verify", file)
     with stillme.open(file) as opened, stillme.open(run) as folder:
-        same = _split(opened.estimates()) == _split(folder.estimates())
+        same = _split(opened.estimates(all=True)) == _split(folder.estimates(all=True))
     return {"export --bundle": sealed["exit code"], "verify": verified, "gives the same estimates": same}
 
 

@@ -186,7 +186,7 @@ def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) 
     page = render(replace(paper, calibrated=(judge,)))
     assert page.count('class="limit"') == 4
     assert page.count('class="dose dose-') == 2
-    assert "kept its limits" in page
+    assert "within its limits" in page
     assert "the curve is the share noticed" in page
     flat = replace(judge, axes={"skin_tone": {"everyone": replace(result, curve=())}})
     assert "the curve is the share noticed" not in render(replace(paper, calibrated=(flat,)))

@@ -1,8 +1,7 @@
-"""Figures for a manuscript are the page's own drawings, and grids of pictures."""
+"""Figures for a notebook or a manuscript are the page's own drawings."""
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from stillme.core.errors import StillmeError
 from stillme.core.types import Interval
 from stillme.report import ReportData, render
-from stillme.report.figure_files import WrittenFigures, grids, write_figures
+from stillme.report.figure_files import plot, write_figures
 from stillme.report.paper import paper_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,27 +34,33 @@ def few(paper: ReportData) -> ReportData:
 
 
 @pytest.fixture(scope="module")
-def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> WrittenFigures:
+def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write_figures(tmp_path_factory.mktemp("figures"), few)
 
 
-def test_every_kind_of_drawing_and_every_grid_is_written(written: WrittenFigures) -> None:
-    kinds = {path.stem.split("-")[0] for path in written.files}
-    assert kinds == {"figure", "forest", "scores", "change", "pictures"}
-    assert {path.stem for path in written.files if path.suffix == ".png"} == {
-        "pictures-worst-edits",
-        "pictures-edits-not-made",
-        "pictures-before-and-after",
-        "pictures-mosaic",
-        "pictures-every-group",
-    }
-    assert written.skipped == ()
+def test_every_kind_of_drawing_is_written(written: list[Path]) -> None:
+    assert {path.stem.split("-")[0] for path in written} == {"figure", "forest", "scores", "change"}
+    assert {path.suffix for path in written} == {".svg"}
 
 
-def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: WrittenFigures) -> None:
+def test_one_plot_is_the_file_that_export_writes(few: ReportData, written: list[Path], tmp_path: Path) -> None:
+    drawn = plot(few, "skin_lightened", "race")
+    (file,) = [path for path in written if path.stem == drawn.name]
+    assert drawn._repr_svg_() == file.read_text()
+    assert drawn.save(tmp_path / "figure").read_text() == file.read_text()
+
+
+def test_a_plot_of_an_unknown_name_says_which_are_known(few: ReportData) -> None:
+    with pytest.raises(StillmeError, match="Did you mean 'skin_lightened'"):
+        plot(few, "skin_lightend", "race")
+    with pytest.raises(StillmeError, match=r"Unknown factor 'rac'\. Did you mean 'race'"):
+        plot(few, "skin_lightened", "rac")
+
+
+def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: list[Path]) -> None:
     page = render(few)
-    for path in written.files:
-        if path.suffix == ".svg" and path.stem.startswith("forest"):
+    for path in written:
+        if path.stem.startswith("forest"):
             text = path.read_text()
             shown = re.findall(r'<text class="value[^"]*"[^>]*>[^<]*', text)
             assert shown
@@ -63,9 +68,9 @@ def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: 
             assert "<a " not in text
 
 
-def test_a_drawing_is_an_image_of_its_own(written: WrittenFigures) -> None:
+def test_a_drawing_is_an_image_of_its_own(written: list[Path]) -> None:
     """Programs that make PDF of SVG know no variables of a style sheet, and load nothing."""
-    for path in written.files:
+    for path in written:
         if path.suffix == ".svg":
             root = ElementTree.fromstring(path.read_text())
             assert root.tag == f"{SVG}svg"
@@ -77,37 +82,13 @@ def test_a_drawing_is_an_image_of_its_own(written: WrittenFigures) -> None:
             assert "url(" not in style
 
 
-def test_the_same_rows_give_the_same_bytes(few: ReportData, written: WrittenFigures, tmp_path: Path) -> None:
+def test_the_same_rows_give_the_same_bytes(few: ReportData, written: list[Path], tmp_path: Path) -> None:
     again = write_figures(tmp_path, few)
-    assert [path.read_bytes() for path in again.files] == [path.read_bytes() for path in written.files]
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
-def test_left_out_portraits_are_in_no_figure(few: ReportData, tmp_path: Path) -> None:
-    bare = write_figures(tmp_path, replace(few, redact="omit"))
-    assert {path.suffix for path in bare.files} == {".svg"}
-    assert {reason for _, reason in bare.skipped} == {"pictures are left out"}
-
-
-def test_blurred_portraits_are_patches(few: ReportData) -> None:
-    plain, blurred = (dict(grids(replace(few, redact=how))) for how in ("none", "blur"))
-    name = "pictures-every-group"
-    assert plain[name] != blurred[name]
-    assert Image.open(io.BytesIO(bytes(blurred[name]))).size == Image.open(io.BytesIO(bytes(plain[name]))).size
-
-
-def test_every_drawing_discloses_made_up_data(written: WrittenFigures) -> None:
-    assert all("synthetic portraits" in path.read_text() for path in written.files if path.suffix == ".svg")
-
-
-def test_a_grid_that_the_rows_do_not_allow_has_its_reason(few: ReportData) -> None:
-    rows = np.arange(len(few.edits)) % 7 == 0
-    sampled = replace(
-        few, edits=few.edits.where(rows), scores=tuple(score.where(rows) for score in few.scores), happened=None
-    )
-    reasons = {name: reason for name, reason in grids(sampled) if isinstance(reason, str)}
-    assert reasons["pictures-every-group"] == (
-        "too few edits of matched portraits were asked for: the audit is a sample"
-    )
+def test_every_drawing_discloses_made_up_data(written: list[Path]) -> None:
+    assert all("synthetic portraits" in path.read_text() for path in written)
 
 
 def _labels(text: str) -> list[str]:
@@ -115,9 +96,9 @@ def _labels(text: str) -> list[str]:
 
 
 def test_figure_4_has_every_editor_within_each_group_in_the_order_of_the_design(
-    few: ReportData, written: WrittenFigures
+    few: ReportData, written: list[Path]
 ) -> None:
-    (file,) = [path for path in written.files if path.stem == "figure-4"]
+    (file,) = [path for path in written if path.stem == "figure-4"]
     (first, *_), editors = (
         re.findall(r'<svg [^>]*class="forest".*?</svg>', file.read_text(), re.DOTALL),
         few.edits.editors,
@@ -149,8 +130,8 @@ def test_groups_are_not_sorted_by_the_alphabet(few: ReportData) -> None:
     assert _labels(figure.panels[0][2]) == [swap[race] for race in order]
 
 
-def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: WrittenFigures) -> None:
-    (file,) = [path for path in written.files if path.stem == "figure-6"]
+def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: list[Path]) -> None:
+    (file,) = [path for path in written if path.stem == "figure-6"]
     skin, *changes = re.findall(r'<svg [^>]*class="forest".*?</svg>', file.read_text(), re.DOTALL)
     assert skin.count(">people<") == skin.count(">models<") == 1
     for drawing in changes:

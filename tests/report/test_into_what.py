@@ -88,7 +88,7 @@ def test_figures_have_the_flows(biased: Path, tmp_path: Path):
     with Run.open(biased) as run:
         data = report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings))
         written = write_figures(tmp_path, data)
-    assert any("into_what" in file.name for file in written.files)
+    assert any("into_what" in file.name for file in written)
 
 
 def test_an_honest_editor_gets_no_sentence_and_no_coloured_flow(tmp_path: Path):

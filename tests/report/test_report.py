@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme import __version__
 from stillme.core.types import Interval
 from stillme.estimates import Disparity, RatingState, estimate, holm
 from stillme.report import ReportData, render, write
@@ -138,11 +140,11 @@ def test_the_first_screen_can_go_by_one_judge(data: ReportData) -> None:
 
 def test_planted_data_is_marked_and_shown_beside_what_was_found(make_data: Make) -> None:
     page = render(make_data(planted=True))
-    assert '<span class="badge">planted effects</span>' in page
+    assert '<span class="badge">injected effects</span>' in page
     assert "misses it" in page
     assert page.count("misses it") == 1
     assert "it says nothing about any real editor" in page
-    assert "planted effects" not in render(make_data())
+    assert "injected effects" not in render(make_data())
 
 
 def test_a_run_that_has_not_begun_still_makes_a_page(empty: ReportData) -> None:
@@ -204,3 +206,34 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order() -> None:
     assert [adjusted[i] for i in np.argsort(raw)] == sorted(adjusted)
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
+
+
+def test_more_than_two_editors_get_a_table_of_all_editors_and_rates(paper: ReportData, data: ReportData) -> None:
+    page = render(paper)
+    (table,) = re.findall(r'<table class="overview">.*?</table>', page, re.DOTALL)
+    assert [name for name in paper.edits.editors if f'<span class="editor">{name}</span>' not in table] == []
+    assert "Skin lightened" in table
+    assert re.search(r"by race: gap [\d.]+ points, p", table)
+    assert '<table class="overview">' not in render(data), "two editors stand side by side anyway"
+
+
+def test_quantities_that_are_equal_edit_by_edit_are_shown_once(data: ReportData) -> None:
+    success = [score for score in data.scores if score.axis == "edit_success"]
+    scores = tuple(
+        replace(score, axis=axis, value=np.where(score.value <= 2, erased, 3 - erased))
+        for axis, erased in (("visible_change", 1.0), ("skip", 2.0))
+        for score in success
+    )
+    both = replace(data, scores=scores, estimates=tuple(estimate(data.edits, scores, data.settings)))
+    rows = find(both).edits_made.rows
+    assert [(title, same) for title, _, _, same in rows if title in ("Skipped", "No visible change")] == [
+        ("Skipped", ("No visible change",))
+    ]
+
+
+def test_a_report_says_how_to_cite_it_as_the_readme_does(data: ReportData) -> None:
+    page = html.unescape(render(replace(data, title="A & B {100 %}")))
+    assert "title        = {{A \\& B 100 \\%}}" in page
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (block,) = re.findall(r"```bibtex\n(.*?)```", readme, re.DOTALL)
+    assert block.strip().replace(__version__, data.version) in page

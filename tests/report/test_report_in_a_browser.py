@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from stillme.core.types import Interval
 from stillme.estimates.numbers import title
@@ -171,7 +171,7 @@ def test_an_edit_opens_large_and_steps_by_arrow_keys(browser: Browser, paper_add
     assert dialog.is_visible()
     first = dialog.inner_text()
     assert "Key" in first
-    assert dialog.locator("figure").count() == 3
+    assert dialog.locator("figure").count() == 4, "source and edit, under each of two arms"
     page.keyboard.press("ArrowRight")
     assert dialog.inner_text() != first
     page.keyboard.press("ArrowLeft")
@@ -179,6 +179,45 @@ def test_an_edit_opens_large_and_steps_by_arrow_keys(browser: Browser, paper_add
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.evaluate("document.activeElement.classList.contains('pair')")
+    assert wrong == []
+    page.close()
+
+
+def test_a_slider_lays_the_edit_upon_its_source(browser: Browser, address: str) -> None:
+    page, wrong = visit(browser, address)
+    page.locator(".gallery button.pair").first.click()
+    range_, after = page.locator("dialog input[type=range]"), page.locator("dialog .after")
+    box = page.locator("dialog .compare").bounding_box()
+    assert box is not None
+    assert page.locator("dialog .before img").bounding_box() == after.locator("img").bounding_box()
+    assert "50%" in after.evaluate("element => getComputedStyle(element).clipPath")
+    range_.focus()
+    title = page.locator("#look-title").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#look-title").inner_text() == title, "arrows move the edge, not the gallery"
+    assert "51%" in after.evaluate("element => getComputedStyle(element).clipPath")
+    page.mouse.click(box["x"] + box["width"] / 4, box["y"] + 20)
+    assert range_.input_value() == "25"
+    assert wrong == []
+    page.close()
+
+
+def test_on_a_phone_sections_are_folded_until_they_are_asked_for(browser: Browser, paper_address: str) -> None:
+    page, wrong = visit(browser, paper_address, viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollHeight") < 9_000
+    fold = page.locator("#numbers .folding")
+    assert fold.get_attribute("aria-expanded") == "false"
+    assert not page.locator("#estimates").is_visible()
+    fold.click()
+    assert page.locator("#estimates").is_visible()
+    fold.click()
+    assert not page.locator("#estimates").is_visible()
+    page.locator("nav a[href='#limits']").click()
+    expect(page.locator("#limits dl")).to_be_visible()
+    page.locator(".answers a.big, .answers .headline a").first.click()
+    expect(page.locator("#how-many")).to_be_visible()
+    page.emulate_media(media="print")
+    assert page.locator("#estimates").is_visible(), "paper has everything"
     assert wrong == []
     page.close()
 
@@ -436,6 +475,6 @@ def test_a_redacted_page_neither_holds_nor_leads_to_a_portrait(
         "Math.max(0, ...[...document.images].map((image) => image.naturalWidth).filter((w) => w < 900))"
     )
     assert widest == (10 if redact == "blur" else 0)
-    assert page.get_by_text("portraits blurred" if redact == "blur" else "portraits left out").is_visible()
+    assert page.get_by_text("portraits blurred" if redact == "blur" else "portraits omitted").is_visible()
     assert wrong == []
     page.close()

@@ -88,7 +88,7 @@ def test_a_single_decided_edit_gives_no_rate(tmp_path: Path) -> None:
 
 
 def test_the_report_says_how_many_are_undecided(run: Path) -> None:
-    assert "30 undecided edits left out" in (run / "report.html").read_text()
+    assert "30 undecided edits not counted" in (run / "report.html").read_text()
 
 
 def test_every_contradiction_is_flagged_for_people(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""A whole audit on any machine: of planted gaps, measured and shown side by side."""
+"""A whole audit on any machine: injected gaps next to the measured ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stillme.work.tally import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """The demo's report and what was planted and recovered."""
+    """The demo's report, and the injected gaps next to the measured ones."""
 
     report: Path
     gaps: tuple[PlantedGap, ...]
@@ -35,9 +35,9 @@ class DemoResult:
         """A table for people."""
         lines = [
             "",
-            "The audit does not know what was planted. Its estimates, each group minus the rest:",
+            "The audit does not know what was injected. Its estimates, each group minus the rest:",
             "",
-            f"  {'editor':<14}{'quantity':<20}{'group':<12}{'planted':>9}{'recovered':>11}  95 % interval",
+            f"  {'editor':<14}{'quantity':<20}{'group':<12}{'injected':>9}{'measured':>11}  95 % interval",
         ]
         for gap in self.gaps:
             group = f"{gap.factor} {gap.group}"

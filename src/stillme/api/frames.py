@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 from stillme.core import rubric
 from stillme.core.errors import MissingExtra, StillmeError, did_you_mean
 from stillme.core.files import write_csv
-from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores, numbers
+from stillme.core.types import Estimate, ImageFile, Interval, Portrait, Prompt
+from stillme.estimates import (
+    Disparity,
+    Edits,
+    EditState,
+    RatingState,
+    Scores,
+    Settings,
+    Standing,
+    find_gaps,
+    headlines,
+    numbers,
+)
 
 Library = Literal["pandas", "polars"]
 _SHOWN = 20
@@ -84,11 +95,46 @@ class Rows:
         )
 
 
+def headline_rows(
+    estimates: Sequence[Estimate], standing: Standing, settings: Settings
+) -> Iterator[Mapping[str, object]]:
+    """Of the quantities that verdicts go by: everyone, and the largest gap with its Holm-corrected p value."""
+    offered = {(one.judge, one.quantity) for one in estimates if headlines.is_headline(one.quantity)}
+    decides = headlines.deciding(standing, offered)
+    found = {
+        (finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor): finding.p
+        for finding in find_gaps(estimates, standing, settings)
+    }
+
+    def order(row: Estimate) -> tuple[object, ...]:
+        return headlines.order_of(row.quantity), row.quantity, row.judge, row.scope, row.factor, row.editor, row.arm
+
+    for row in sorted(estimates, key=order):
+        interval = row.outcome if isinstance(row.outcome, Interval) else None
+        if row.scope in ("all", "disparity") and (row.judge, row.quantity) in decides and interval:
+            yield {
+                "editor": row.editor,
+                "arm": row.arm,
+                "quantity": row.quantity,
+                "scope": row.scope,
+                "factor": row.factor,
+                "group": f"{row.highest} - {row.lowest}" if isinstance(row, Disparity) else row.group,
+                "value": interval.value,
+                "low": interval.low,
+                "high": interval.high,
+                "p": found.get((row.quantity, row.editor, row.arm, row.judge, row.factor)),
+                "judge": row.judge,
+                "judge_note": headlines.mark(standing, row.judge, row.quantity),
+            }
+
+
 def records_of(frame: Any) -> list[dict[str, Any]]:
     """The rows of whatever a user has: a frame of pandas or polars, a list of mappings, or the path of a CSV file."""
     if isinstance(frame, str | Path):
         import csv
 
+        if not Path(frame).is_file():
+            raise StillmeError(f"{frame} does not exist. Give the path of a CSV file, a frame or a list of mappings.")
         with Path(frame).open(encoding="utf-8-sig", newline="") as stream:
             return [dict(row) for row in csv.DictReader(stream)]
     if hasattr(frame, "to_dicts"):

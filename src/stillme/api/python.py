@@ -11,20 +11,26 @@ run.estimates().to_frame()
 
 from __future__ import annotations
 
+import html
+import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme import audit as audits
 from stillme import estimates as numbers
-from stillme.api.frames import Rows, records_of
+from stillme.api.frames import Rows, columns_of, headline_rows, records_of
 from stillme.api.pipeline import Ended, RunOptions, RunResult, run_audit
 from stillme.audit.building import build, function_judge
+from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.files import is_bundle
-from stillme.estimates import Settings
+from stillme.estimates import Settings, Standing
 from stillme.findings.calibration import standing_of
 from stillme.findings.evidence import unpacked_run
 from stillme.findings.single import check as checking
@@ -37,8 +43,12 @@ from stillme.runs import folder_of
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of, with_names
 
 if TYPE_CHECKING:
+    from stillme.core.types import Estimate
     from stillme.report.data import ReportData
+    from stillme.report.figure_files import Plot
+    from stillme.report.notebook import Examples
     from stillme.runs.readings import Readings
+    from stillme.work.tally import Tally
 
 __all__ = [
     "Audit",
@@ -51,6 +61,8 @@ __all__ = [
     "open",
     "run",
 ]
+
+_PROGRESS_SECONDS = 0.2
 
 
 class Run(RecordedRun):
@@ -66,9 +78,16 @@ class Run(RecordedRun):
         """Every answer of every judge, one row an axis."""
         return self._rows("Judgements", JUDGEMENTS)
 
-    def estimates(self) -> Rows:
-        """Means and named rates with intervals: of all, by group, as contrast and as disparity."""
-        return self._numbers("Estimates", numbers.estimate)
+    def estimates(self, *, all: bool = False) -> Rows:  # noqa: A002
+        """The headline quantities of every editor: a row for everyone and one for the largest gap between groups.
+
+        `all=True` gives every mean and rate, by group and as contrast too, with every column of estimates.csv.
+        """
+        if all:
+            return self._numbers("Estimates", lambda *_: self._estimated)
+        return Rows(
+            f"Headline estimates of {self.title}", lambda: headline_rows(self._estimated, self._standing, self.settings)
+        )
 
     def contrasts(self) -> Rows:
         """Every group against the reference, the rest and each other: difference, ratio, p."""
@@ -88,22 +107,51 @@ class Run(RecordedRun):
         return make_tables(self, Chosen(numbers=chosen or NUMBERS, factor=by, judge=judge))
 
     def report(self) -> Path:
-        """Write report.html into the run folder, and say where it is."""
+        """Write report.html into the run folder, and return its path."""
         from stillme import report as reports
 
         return reports.write(self.folder, self._shown())
 
+    def plot(self, quantity: str, by: str = "", *, judge: str = "") -> Plot:
+        """A quantity by group, a panel an editor, as the report draws it: `run.plot("skin_lightened", by="race")`.
+
+        It shows itself in a notebook; `.save("figure.svg")` writes it.
+        """
+        from stillme.report.figure_files import plot
+
+        return plot(self._shown(judge), quantity, by)
+
+    def examples(self, quantity: str = "", *, editor: str = "", count: int = 6, **labels: str) -> Examples:
+        """The worst edits beside their sources: `run.examples("skin_lightened", editor="biased", race="Black")`."""
+        from stillme.report.notebook import examples
+
+        return examples(self._shown(), quantity, editor=editor, count=count, labels=labels)
+
     def figures(self, to: str | Path | None = None) -> list[Path]:
-        """Write the report's drawings as SVG and grids of pictures as PNG; by default into `figures` of the run."""
+        """Write all drawings of the report as SVG; by default into `figures` of the run."""
         from stillme.report.figure_files import write_figures
 
-        return list(write_figures(Path(to) if to else self.folder / "figures", self._shown()).files)
+        return write_figures(Path(to) if to else self.folder / "figures", self._shown())
 
-    def _shown(self) -> ReportData:
+    @cached_property
+    def _estimated(self) -> list[Estimate]:
+        return list(numbers.estimate(self.results.edits, self.results.scores, self.settings))
+
+    @cached_property
+    def _standing(self) -> Standing:
+        return standing_of(self)
+
+    @cached_property
+    def _by_judge(self) -> dict[str, ReportData]:
+        return {}
+
+    def _shown(self, judge: str = "") -> ReportData:
+        """What the report is made of, computed once."""
         from stillme.report.data import report_data
 
-        estimated = numbers.estimate(self.results.edits, self.results.scores, self.settings)
-        return report_data(self, estimated)
+        if judge not in self._by_judge:
+            self._by_judge[judge] = report_data(self, self._estimated, judge=judge)
+        return self._by_judge[judge]
 
     def _rows(self, title: str, table: Table) -> Rows:
         return Rows(f"{title} of {self.title}", lambda: rows_of(self.store, with_names(table)))
@@ -112,22 +160,18 @@ class Run(RecordedRun):
         return Rows(f"{title} of {self.title}", lambda: map(row_of, of(self.readings) if self.readings else ()))
 
     def _numbers(self, title: str, compute: Callable[..., Sequence[object]]) -> Rows:
-        standing = standing_of(self)
-
         def rows() -> Iterator[Mapping[str, object]]:
             for result in compute(self.results.edits, self.results.scores, self.settings):
                 row = row_of(result)
-                note = numbers.mark(standing, str(row.get("judge", "")), str(row.get("quantity", "")))
+                note = numbers.mark(self._standing, str(row.get("judge", "")), str(row.get("quantity", "")))
                 yield row | {"judge_note": note}
 
         return Rows(f"{title} of {self.title}", rows)
 
     def _repr_html_(self) -> str:
-        import html
+        from stillme.report.notebook import summary
 
-        counts = Rows("", lambda: [{"": word, "edits": n} for word, n in self.totals().edits.items()])
-        head = f"<p><b>{html.escape(self.title)}</b> in <code>{html.escape(str(self.folder))}</code></p>"
-        return head + counts.as_html()
+        return summary(self._shown())
 
 
 class Audit:
@@ -167,10 +211,10 @@ def run(
     """Edit, judge, estimate and report, resuming where an earlier run stopped; the run when it is complete.
 
     `audit` is built by `Audit`, or the path of an audit.toml. Raises if the run could not be completed: what was
-    finished is saved, and the same call goes on.
+    finished is saved, and the same call goes on. A notebook shows the progress; `watch` gets it instead.
     """
     built = audits.load(Path(audit)) if isinstance(audit, str | Path) else audit
-    options = RunOptions(watch=watch or (lambda _: None), say=say, allow_changes=allow_changes)
+    options = RunOptions(watch=watch or _notebook_progress(), say=say, allow_changes=allow_changes)
     summary: RunResult = run_audit(built, options)
     if summary.ended is not Ended.COMPLETE:
         raise StillmeError(f"The run ended early ({summary.ended}). What is finished is saved; run it again to go on.")
@@ -225,8 +269,6 @@ def estimate(
     `frame` is a frame of pandas or polars, a list of mappings, or the path of a CSV file. The keywords name its
     columns; scores on the rubric's axes (`skin_tone`, `race_change`, …) also give the named rates.
     """
-    from stillme.api.frames import columns_of
-
     names = {"editor": editor, "prompt": prompt, "arm": arm, "judge": judge, "block": block}
     axes = [score] if isinstance(score, str) else list(score)
     factors = (groups,) if isinstance(groups, str) else tuple(groups)
@@ -246,4 +288,43 @@ def _opened(folder: Path) -> Run:
 
 
 def _image(image: Any) -> Any:
-    return Path(image) if isinstance(image, str) else image
+    if not isinstance(image, str | Path):
+        return image
+    images.check(Path(image))
+    return Path(image)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far a stage has come, as a notebook shows it."""
+
+    tally: Tally
+
+    def __repr__(self) -> str:
+        return f"{self.tally.name} {self.tally.already + self.tally.done:,}/{self.tally.total:,}"
+
+    def _repr_html_(self) -> str:
+        done = self.tally.already + self.tally.done
+        return f'<progress value="{done}" max="{self.tally.total}"></progress> {html.escape(repr(self))}'
+
+
+def _notebook_progress() -> Callable[[Tally], None]:
+    """A line for each stage that renews itself in a notebook; elsewhere nothing."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if not hasattr(shell, "kernel"):
+        return lambda _: None
+    handles: dict[str, Any] = {}
+    shown_at: dict[str, float] = {}
+
+    def show(tally: Tally) -> None:
+        finished = tally.ended is not None or tally.already + tally.done >= tally.total
+        if tally.name not in handles:
+            handles[tally.name] = ipython.display.display(_Progress(tally), display_id=True)
+        elif finished or time.monotonic() - shown_at[tally.name] > _PROGRESS_SECONDS:
+            handles[tally.name].update(_Progress(tally))
+        else:
+            return
+        shown_at[tally.name] = time.monotonic()
+
+    return show

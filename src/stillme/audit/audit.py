@@ -135,6 +135,19 @@ class Audit:
     )
     """By portrait: the feature prompt, or why there is none; those not described yet are absent."""
 
+    def __repr__(self) -> str:
+        factors = ", ".join(self.factors) or "none"
+        lines = {
+            "portraits": f"{len(self.portraits)} by {factors}",
+            "instructions": len(self.prompts),
+            "arms": ", ".join(self.config.arms),
+            "editors": ", ".join(f"{named.name} ({self.request_count(named):,} edits)" for named in self.editors),
+            "judges": ", ".join(named.name for named in self.judges) or "none",
+            "folder": self.folder,
+        }
+        body = "".join(f"\n  {name:<14}{value}" for name, value in lines.items())
+        return f"<Audit {self.config.title!r}{body}\n  `stillme.run(audit)` starts or resumes it>"
+
     def requests(self, named: NamedEditor) -> Iterator[Request]:
         """All requests to one editor, portrait by portrait, so that it can share work on one picture."""
         for portraits, arm, prompt in self.cells(named):

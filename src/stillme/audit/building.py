@@ -22,8 +22,8 @@ JudgeLike = str | Judge | Mapping[str, Any]
 
 def build(
     *,
-    editors: Sequence[EditorLike] | Mapping[str, EditorLike],
-    judges: Sequence[JudgeLike] | Mapping[str, JudgeLike] = ("instruments",),
+    editors: EditorLike | Sequence[EditorLike] | Mapping[str, EditorLike],
+    judges: JudgeLike | Sequence[JudgeLike] | Mapping[str, JudgeLike] = ("instruments",),
     portraits: str | Path | Sequence[Portrait] = "synthetic",
     prompts: str | Path | Sequence[str | Prompt] = "diagnostic",
     arms: Sequence[str] = ("baseline",),
@@ -59,8 +59,12 @@ def build(
     return audit
 
 
-def _named(things: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str | None, Any]]:
-    return list(things.items()) if isinstance(things, Mapping) else [(None, thing) for thing in things]
+def _named(things: Any) -> list[tuple[str | None, Any]]:
+    if isinstance(things, Mapping) and "use" not in things:
+        return list(cast("Mapping[str, Any]", things).items())
+    # A name, a function or an object alone is one thing.
+    several = cast("Sequence[Any]", things if isinstance(things, list | tuple) else [things])
+    return [(None, thing) for thing in several]
 
 
 def _prompt(prompt: str | Prompt, place: int) -> Prompt:

@@ -55,7 +55,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
     "--figures",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the report's drawings as SVG and grids of pictures as PNG into DIR instead.",
+    help="Write the report's drawings as SVG into DIR instead.",
 )
 @click.option(
     "--redact", type=click.Choice(["blur", "omit"]), help="With --figures: blur portraits, or omit their pictures."
@@ -125,10 +125,9 @@ def _draw(audit: Path, out: Path | None, folder: Path, *, redact: Redaction, jud
         estimates = estimate(run.results.edits, run.results.scores, run.settings)
         written = write_figures(folder, report_data(run, estimates, redact=redact, judge=judge))
     if as_json:
-        print_json({"files": [str(path) for path in written.files], "skipped": dict(written.skipped)})
+        print_json({"files": [str(path) for path in written]})
     else:
-        echo("\n".join(f"Wrote {path}" for path in written.files))
-        echo("\n".join(f"Without {name}: {reason}" for name, reason in written.skipped), err=True)
+        echo("\n".join(f"Wrote {path}" for path in written))
 
 
 def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, as_json: bool) -> None:

@@ -48,7 +48,7 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
             "is not subtracted.",
         )
     if data.redact != "none":
-        yield Caveat("You cannot look for yourself.", "The portraits were blurred or left out of this page on purpose.")
+        yield Caveat("You cannot look for yourself.", "The portraits are blurred, or omitted on purpose.")
     not_estimable = sum(isinstance(estimate.outcome, NotEstimable) for estimate in data.estimates)
     if not_estimable:
         yield Caveat(
@@ -79,11 +79,11 @@ def _rows(data: ReportData) -> Iterator[Caveat]:
     if any("synthetic" in badge for badge in data.badges):
         yield Caveat(
             "The portraits are rendered.",
-            "Nobody sat for them. They show how the audit works, not how an editor treats photographs of people.",
+            "They show how the audit works, not how an editor treats photographs of people.",
         )
     if data.planted:
         yield Caveat(
-            "The effects were planted.",
+            "The effects were injected.",
             "The known-answer editors change pictures by recipe. What is found here shows that the audit can find it; "
             "it says nothing about any real editor.",
         )
@@ -113,8 +113,9 @@ def _missing_share(estimate: Estimate) -> float:
 def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     yield Caveat(
         "Groups are labels, not people.",
-        f"The labels come from: {', '.join(sorted(label_origins(data))) or 'nobody'}. A gap between labels is a gap "
-        "between those labels’ portraits; who a person is, and how they would describe themselves, is not in the data.",
+        f"The labels come from: {', '.join(sorted(label_origins(data))) or 'no stated source'}. A gap between labels "
+        "is a gap between those labels’ portraits; who a person is, and how they would describe themselves, is not in "
+        "the data.",
     )
     for factor in data.settings.factors:
         name = numbers.factor_name(factor)

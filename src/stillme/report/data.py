@@ -145,7 +145,7 @@ class ReportData:
     behaviour: JudgeBehaviour | None = None
     """What the judges themselves add; None where no model judges."""
     paper: PaperNames | None = None
-    """The run's numbers beside the paper's; None where they were not compared."""
+    """The run's numbers compared with the paper's; None where they were not compared."""
     intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
     happened: NDArray[np.bool_] | None = None
@@ -157,7 +157,7 @@ class ReportData:
     headline_judges: tuple[str, ...] = ()
     """Judges that the first screen and the figures use where they answer, such as an ensemble; empty for all."""
     judge: str = ""
-    """The judge that the user asks for; empty for whoever decides by default."""
+    """The judge that the user asks for; empty for the judge that decides by default."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[SpentBy, ...] = ()
@@ -206,7 +206,7 @@ class ReportData:
     @property
     def disclosures(self) -> tuple[str, ...]:
         """What every figure must say about made-up data."""
-        return (*self.badges, *(("planted effects",) if self.planted else ()))
+        return (*self.badges, *(("injected effects",) if self.planted else ()))
 
 
 _NOT_MADE = {"edit_success": "soft_erasure", "skip": "skipped", "visible_change": "unchanged"}

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from stillme.core import rubric
 from stillme.core.rubric import Axis, rate_of
-from stillme.core.types import Estimate, Interval, Json
+from stillme.core.types import Estimate, Interval, Json, Portrait
 from stillme.estimates import Disparity, EditState, Scores, headlines, mark, numbers
 from stillme.estimates.headlines import axis_of, smallest_effect
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.report.data import ReportData
-from stillme.report.gallery import SideBySide
+from stillme.report.gallery import SideBySide, source_of
 from stillme.report.gaps import decisive_gaps, identity_of
 from stillme.runs.thumbnails import Thumbnails
 
@@ -74,6 +74,7 @@ def embed(
         "factors": factors,
         "keys": _short_keys(edits.keys),
         "files": files,
+        "sources": [_source_file(data, portrait) for portrait in data.edits.portraits],
         "scores": [_score(data, score) for score in data.scores],
         "quantities": list(_quantities(data)),
         "estimates": [_estimate(estimate, adjusted) for estimate in sorted(data.estimates, key=table_order)],
@@ -153,6 +154,13 @@ def _files(data: ReportData) -> tuple[list[str], NDArray[np.int64]]:
         if relative[sha256]:
             indices[row] = files.setdefault(relative[sha256], len(files)) + 1
     return list(files), indices
+
+
+def _source_file(data: ReportData, portrait: Portrait) -> str:
+    """A portrait's own file, where it may be shown and lies in the page's folder."""
+    path = source_of(data, portrait)
+    shown = data.folder is not None and data.redact == "none" and path.is_relative_to(data.folder)
+    return path.relative_to(data.folder).as_posix() if data.folder and shown else ""
 
 
 def _link(data: ReportData, folder: Path, sha256: str) -> str:

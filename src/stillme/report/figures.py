@@ -20,7 +20,7 @@ from stillme.estimates.quantities import meets
 from stillme.report import svg
 from stillme.report.data import ReportData
 from stillme.report.embedding import cell_of, rows_of
-from stillme.report.findings import Findings
+from stillme.report.findings import Findings, without_twins
 from stillme.report.svg import LABEL, ROW, TOP, WIDTH, Scale, px
 
 Key = tuple[str, str, str]
@@ -58,20 +58,10 @@ class PlantedRow:
 
 
 def panels(data: ReportData, findings: Findings) -> dict[Key, list[Panel]]:
-    """Every forest plot, significant gaps first."""
-    everyone = {_identity(estimate): estimate for estimate in data.headlines if estimate.scope == "all"}
-    groups: dict[tuple[str, ...], list[Estimate]] = {}
-    for estimate in data.headlines:
-        if estimate.scope == "group":
-            groups.setdefault((*_identity(estimate), estimate.factor), []).append(estimate)
+    """Every forest plot of a headline quantity that differs at all, significant gaps first."""
     gaps = [gap for gap in data.headlines if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
     varying = {_key(gap) for gap in gaps if _varies(gap)}
-    by_key: dict[Key, list[Panel]] = {}
-    for gap in gaps:
-        identity = _identity(gap)
-        if _key(gap) in varying and identity in everyone:
-            of_gap = sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)
-            by_key.setdefault(_key(gap), []).append(Panel(gap, everyone[identity], of_gap))
+    by_key = panels_of(data, [gap for gap in gaps if _key(gap) in varying])
     certain = {key for key, _ in significant(findings)}
     factors = data.settings.factors
 
@@ -81,6 +71,22 @@ def panels(data: ReportData, findings: Findings) -> dict[Key, list[Panel]]:
         return key not in certain, headlines.order_of(quantity), factor_order, key
 
     return {key: by_key[key] for key in sorted(by_key, key=order)}
+
+
+def panels_of(data: ReportData, gaps: Iterable[Disparity]) -> dict[Key, list[Panel]]:
+    """Each gap with its groups and with everyone, by figure."""
+    everyone = {_identity(estimate): estimate for estimate in data.headlines if estimate.scope == "all"}
+    groups: dict[tuple[str, ...], list[Estimate]] = {}
+    for estimate in data.headlines:
+        if estimate.scope == "group":
+            groups.setdefault((*_identity(estimate), estimate.factor), []).append(estimate)
+    by_key: dict[Key, list[Panel]] = {}
+    for gap in gaps:
+        identity = _identity(gap)
+        if identity in everyone:
+            of_gap = sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)
+            by_key.setdefault(_key(gap), []).append(Panel(gap, everyone[identity], of_gap))
+    return by_key
 
 
 def significant(findings: Findings) -> dict[tuple[Key, str], str]:
@@ -94,27 +100,14 @@ def significant(findings: Findings) -> dict[tuple[Key, str], str]:
 
 def twins(data: ReportData, keys: Iterable[Key]) -> dict[Key, list[str]]:
     """The figures to draw, each with the titles of quantities that are equal to it, edit by edit."""
-    first: dict[tuple[str, bytes], Key] = {}
-    drawn: dict[Key, list[str]] = {}
+    by_factor: dict[str, list[Key]] = {}
     for key in keys:
-        quantity, judge, factor = key
-        twin = first.setdefault((factor, _column(data, quantity, judge)), key)
-        if twin is key:
-            drawn[key] = []
-        else:
-            drawn[twin].append(numbers.title(quantity))
-    return drawn
-
-
-def _column(data: ReportData, quantity: str, judge: str) -> bytes:
-    """The quantity's values edit by edit; of one that is counted without a judge, its name."""
-    axis = headlines.axis_of(quantity)
-    score = next((score for score in data.scores if (score.axis, score.judge) == (axis, judge)), None)
-    if score is None:
-        return quantity.encode()
-    rate = rate_of(quantity)
-    values = meets(rate, score.value) if rate else score.value
-    return np.where(score.state == RatingState.RATED, values, np.nan).astype(np.float64).tobytes()
+        by_factor.setdefault(key[2], []).append(key)
+    return {
+        (*place, factor): same
+        for factor, of_factor in by_factor.items()
+        for place, same in without_twins(data, (key[:2] for key in of_factor)).items()
+    }
 
 
 def figure(key: Key, panels: list[Panel], tested: Mapping[tuple[Key, str], str], same: Sequence[str] = ()) -> Figure:

@@ -8,7 +8,7 @@ not enough. docs/verdicts.md lists every sentence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
+from stillme.core.rubric import rate_of
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import EditState, RatingState, headlines, mark, numbers
 from stillme.estimates.headlines import FAILED_CONTROL_PAIRS, MIN_UNITS, smallest_effect
+from stillme.estimates.quantities import meets
 from stillme.report import into_what
 from stillme.report.data import ReportData, rows_to_rate, share_made
 from stillme.report.gaps import (
@@ -344,8 +346,8 @@ class NumberGrid:
 
     columns: tuple[tuple[str, str], ...]
     """Editor and arm."""
-    rows: tuple[tuple[str, str, tuple[Line | None, ...]], ...]
-    """Title, judge and unit, and one line per column."""
+    rows: tuple[tuple[str, str, tuple[Line | None, ...], tuple[str, ...]], ...]
+    """Title, judge and unit, one line per column, and the titles of quantities that are equal edit by edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +367,8 @@ class Findings:
     """Numbers that decide nothing, as the groups got too unequal shares of answers."""
     worst: tuple[Gap, ...]
     """Of each editor and each failure, its significant gap with the smallest p value, if any."""
+    widest: Mapping[tuple[str, str, str], Gap]
+    """By quantity, judge and editor: its significant gap with the smallest p value."""
     portraits: int
     identities: int
     """Portraits of one block show one."""
@@ -400,19 +404,27 @@ def find(data: ReportData) -> Findings:
     )
     failed = [line for line in lines if headlines.is_unfit(_note(data, line))]
     lines = [line for line in lines if line not in failed]
+    columns = tuple(sorted({(line.estimate.editor, line.estimate.arm) for line in lines}))
+    made = _informative([line for line in lines if line.estimate.quantity in headlines.EDIT_MADE])
+    preservation = [line for line in lines if line.estimate.quantity not in headlines.EDIT_MADE]
     gaps = decisive_gaps(data)
     edits = data.edits
     used = set(edits.portrait.tolist())
     portraits = [portrait for index, portrait in enumerate(edits.portraits) if index in used]
     return Findings(
         answers=answers(data, gaps),
-        edits_made=_grid(data, _informative([line for line in lines if line.estimate.quantity in headlines.EDIT_MADE])),
-        preservation=_grid(data, [line for line in lines if line.estimate.quantity not in headlines.EDIT_MADE]),
-        failed=_grid(data, failed),
+        edits_made=_grid(data, made, columns),
+        preservation=_grid(data, preservation, columns),
+        failed=_grid(data, failed, tuple(sorted({(line.estimate.editor, line.estimate.arm) for line in failed}))),
         unvalidated=tuple(_unvalidated(data)),
         gaps=gaps,
         not_compared=tuple(not_compared_sentences(not_compared(data))),
         worst=worst_by_editor(gaps),
+        widest={
+            (gap.finding.quantity, gap.finding.judge, gap.finding.editor): gap
+            for gap in reversed(gaps)
+            if gap.is_significant
+        },
         portraits=len(portraits),
         identities=len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
         edits=int(np.count_nonzero(edits.state == EditState.EDITED)),
@@ -489,10 +501,9 @@ def _informative(lines: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(line for line in lines if line.estimate.quantity != "refused" or refused)
 
 
-def _grid(data: ReportData, lines: Sequence[Line]) -> NumberGrid:
-    columns = tuple(sorted({(line.estimate.editor, line.estimate.arm) for line in lines}))
+def _grid(data: ReportData, lines: Sequence[Line], columns: tuple[tuple[str, str], ...]) -> NumberGrid:
     cells = {(e.quantity, e.judge, e.editor, e.arm): line for line in lines for e in [line.estimate]}
-    rows = dict.fromkeys((line.estimate.quantity, line.estimate.judge) for line in lines)
+    quantities = dict.fromkeys((line.estimate.quantity, line.estimate.judge) for line in lines)
     return NumberGrid(
         columns=columns,
         rows=tuple(
@@ -500,10 +511,35 @@ def _grid(data: ReportData, lines: Sequence[Line]) -> NumberGrid:
                 numbers.title(quantity),
                 _source(data, quantity, judge),
                 tuple(cells.get((quantity, judge, *column)) for column in columns),
+                tuple(same),
             )
-            for quantity, judge in rows
+            for (quantity, judge), same in without_twins(data, quantities).items()
         ),
     )
+
+
+def without_twins(data: ReportData, quantities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Quantities and judges without those whose values equal an earlier one's, edit by edit: their titles."""
+    first: dict[bytes, tuple[str, str]] = {}
+    shown: dict[tuple[str, str], list[str]] = {}
+    for place in quantities:
+        twin = first.setdefault(_values(data, *place), place)
+        if twin is place:
+            shown[place] = []
+        else:
+            shown[twin].append(numbers.title(place[0]))
+    return shown
+
+
+def _values(data: ReportData, quantity: str, judge: str) -> bytes:
+    """The quantity's values edit by edit; of one that is counted without a judge, its name."""
+    axis = headlines.axis_of(quantity)
+    score = next((score for score in data.scores if (score.axis, score.judge) == (axis, judge)), None)
+    if score is None:
+        return quantity.encode()
+    rate = rate_of(quantity)
+    values = meets(rate, score.value) if rate else score.value
+    return np.where(score.state == RatingState.RATED, values, np.nan).astype(np.float64).tobytes()
 
 
 def _source(data: ReportData, quantity: str, judge: str) -> str:

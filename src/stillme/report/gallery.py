@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
+from stillme.core.errors import UnknownName
 from stillme.core.types import Arm, Portrait, digest
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
 from stillme.estimates.headlines import smallest_effect
@@ -52,14 +53,22 @@ class SideBySide:
     """By editor and arm: for each prompt and level the row, -1 where there is none."""
 
 
-def worst(data: ReportData, count: int) -> list[tuple[int, Scores]]:
-    """The worst edits with their fault: in turns by editor and axis, so that one fault does not hide the others."""
+def worst(
+    data: ReportData, count: int, *, axis: str = "", among: NDArray[np.bool_] | None = None
+) -> list[tuple[int, Scores]]:
+    """The worst edits with their fault: in turns by editor and axis, so that one fault does not hide the others.
+
+    Of one axis, and among some rows only, where that is asked for.
+    """
     edits = data.edits
     rank = _key_rank(data)
     queues: list[Iterator[tuple[int, Scores]]] = []
     for score, badness in _badness(data):
+        if axis and score.axis != axis:
+            continue
+        faulty = badness > 0 if among is None else among & (badness > 0)
         for code in range(len(edits.editors)):
-            rows = np.flatnonzero((edits.editor == code) & (badness > 0))
+            rows = np.flatnonzero((edits.editor == code) & faulty)
             ranked = rows[np.lexsort((rank[rows], -badness[rows]))][:count]
             queues.append(iter([(int(row), score) for row in ranked]))
     chosen: dict[int, Scores] = {}
@@ -73,20 +82,16 @@ def worst(data: ReportData, count: int) -> list[tuple[int, Scores]]:
     return list(chosen.items())
 
 
-def example(data: ReportData, *, editor: str, arm: str, axis: str, factor: str, group: str) -> Picture | None:
-    """The worst edit of one group on one axis, to show beside its number."""
-    edits = data.edits
-    levels, codes = edits.levels(factor)
+def rows_of_group(data: ReportData, factor: str, group: str) -> NDArray[np.bool_]:
+    """The rows of portraits with this label."""
+    levels, codes = data.edits.levels(factor)
+    if not levels:
+        raise UnknownName.among(
+            "factor", factor, data.settings.factors, f"This run has {', '.join(data.settings.factors)}."
+        )
     if group not in levels:
-        return None
-    of_group = (edits.editor == edits.editors.index(editor)) & (edits.arm == edits.arms.index(arm))
-    of_group &= codes[edits.portrait] == levels.index(group)
-    rank = _key_rank(data)
-    for score, badness in _badness(data):
-        rows = np.flatnonzero(of_group & (badness > 0))
-        if score.axis == axis and len(rows):
-            return picture(data, int(rows[np.lexsort((rank[rows], -badness[rows]))][0]))
-    return None
+        raise UnknownName.among(factor, group, levels, f"Its groups are {', '.join(levels)}.")
+    return codes[data.edits.portrait] == levels.index(group)
 
 
 def hero(data: ReportData, ranked: Sequence[tuple[int, Scores]]) -> list[Picture]:

@@ -17,6 +17,7 @@ from stillme.estimates.people import AgainstPeople
 from stillme.findings.calibration.records import AxisResult, Calibration, ShareOfPortraits
 from stillme.report import svg
 from stillme.report.data import ReportData
+from stillme.report.gaps import Gap, identity_of
 from stillme.report.svg import Scale
 from stillme.runs.behaviour import MUCH_MISSING, JudgeBehaviour, listed
 from stillme.runs.status import drifted
@@ -191,12 +192,16 @@ class AbstentionRow:
     factor: str
     most: str
     least: str
-    uneven: bool
-    """Whether the groups differ by too much to be compared."""
+    word: str
+    """What it means that the groups differ by too much to be compared; empty where they do not."""
 
 
-def abstention_rows(estimates: Iterable[Estimate]) -> list[AbstentionRow]:
-    """One for each headline quantity and factor on which a judge abstained at all, in the order of the estimates."""
+def abstention_rows(estimates: Iterable[Estimate], gaps: Iterable[Gap]) -> list[AbstentionRow]:
+    """One for each headline quantity and factor on which a judge abstained at all, in the order of the estimates.
+
+    `gaps` are those that decide, also although the judge abstains unevenly.
+    """
+    decided = {identity_of(gap.disparity) for gap in gaps}
     rows = [row for row in estimates if is_headline(row.quantity)]
     by_place: dict[Place, list[Abstention]] = {}
     for row in abstentions(rows):
@@ -211,7 +216,7 @@ def abstention_rows(estimates: Iterable[Estimate]) -> list[AbstentionRow]:
             factor=factor,
             most=_in_words(max(groups, key=lambda group: group.share)),
             least=_in_words(min(groups, key=lambda group: group.share)),
-            uneven=place in silent,
+            word=("uneven" if place in decided else "uneven: decides nothing") if place in silent else "",
         )
         for place, groups in by_place.items()
         for quantity, editor, arm, judge, factor in (place,)

@@ -69,10 +69,10 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
 
 def _rows(data: ReportData, grids: tuple[NumberGrid, ...], editor: str) -> Iterator[tuple[str, ...]]:
     for grid in grids:
-        for title, _, cells in grid.rows:
+        for title, _, cells, same in grid.rows:
             for line in cells:
                 if line is not None and line.estimate.editor == editor:
-                    yield title, line.value, line.span, _by(data, line)
+                    yield ", ".join((title, *same)), line.value, line.span, _by(data, line)
 
 
 def _by(data: ReportData, line: Line) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -17,6 +18,7 @@ from stillme.core import rubric
 from stillme.core.files import policy_source, write_whole
 from stillme.estimates import headlines, mark, numbers
 from stillme.estimates.permutation import DRAWN, EXACT
+from stillme.findings.single.page import slider
 from stillme.report import embedding, figures, gallery
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
@@ -67,7 +69,6 @@ def render(data: ReportData, *, live: str = "") -> str:
     embedded = _thumbnails(data, ranked, side_by_side)
     tiles = [data.edits.image[row] for row in mosaic]
     context: dict[str, Any] = {
-        "data": data,
         "findings": findings,
         "hero": gallery.hero(data, worst),
         "examples": [(gap, _example(data, gap), numbers.factor_name(gap.disparity.factor)) for gap in findings.worst],
@@ -81,7 +82,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "into_what": into_what(data),
         "planted": figures.planted_rows(data.planted),
         "clustering": clustering(data),
-        "abstentions": abstention_rows(data.estimates),
+        "abstentions": abstention_rows(data.estimates, findings.gaps),
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
         "paper_section": paper_section(data),
@@ -101,7 +102,12 @@ def render(data: ReportData, *, live: str = "") -> str:
         "policy": _policy(data, style, script, live=bool(live)),
     }
     context["sections"] = list(_sections(context))
-    return _environment(data).get_template("report.html").render(context)
+    return render_part(data, "report.html", **context)
+
+
+def render_part(data: ReportData, template: str, **context: Any) -> str:
+    """One template of the page, by itself."""
+    return _environment(data).get_template(template).render(data=data, **context)
 
 
 def _environment(data: ReportData) -> Environment:
@@ -127,17 +133,24 @@ def _environment(data: ReportData) -> Environment:
         "method_text": embedding.method_text,
         "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
+        "gap_size": numbers.difference,
+        "bibtex": _bibtex,
         "factor_name": numbers.factor_name,
     }
     environment.globals.update(shared)
     return environment
 
 
+def _bibtex(text: str) -> str:
+    """Any text as BibTeX may have it between braces."""
+    return re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[\\{}~^]", "", text))
+
+
 def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The page's sections, without those that have nothing to show."""
     sections = {
         "answers": ("Answers", True),
-        "planted": ("Planted", context["planted"]),
+        "planted": ("Injected", context["planted"]),
         "gaps": ("Gaps", True),
         "into-what": ("Into what", context["into_what"]),
         "instructions": ("Where", context["heat_maps"]),
@@ -181,25 +194,25 @@ def _pictures(data: ReportData, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
-    return gallery.example(
-        data,
-        editor=gap.disparity.editor,
-        arm=gap.disparity.arm,
-        axis=rubric.axis_of(gap.disparity.quantity),
-        factor=gap.disparity.factor,
-        group=gap.worst.group,
-    )
+    """The strongest case of the group that is treated worst."""
+    edits, disparity = data.edits, gap.disparity
+    rows = gallery.rows_of_group(data, disparity.factor, gap.worst.group)
+    rows &= edits.editor == edits.editors.index(disparity.editor)
+    rows &= edits.arm == edits.arms.index(disparity.arm)
+    found = gallery.worst(data, 1, axis=rubric.axis_of(disparity.quantity), among=rows)
+    return gallery.picture(data, found[0][0]) if found else None
 
 
 @cache
 def _style() -> str:
-    return files("stillme.report").joinpath("page", "style.css").read_text("utf-8")
+    return files("stillme.report").joinpath("page", "style.css").read_text("utf-8") + slider("css")
 
 
 @cache
 def _script() -> str:
     folder = files("stillme.report").joinpath("page", "script")
-    return "\n".join(file.read_text("utf-8") for file in sorted(folder.iterdir(), key=lambda file: file.name))
+    parts = sorted(folder.iterdir(), key=lambda file: file.name)
+    return slider("js") + "\n".join(file.read_text("utf-8") for file in parts)
 
 
 def _policy(data: ReportData, style: str, script: str, *, live: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -156,6 +157,16 @@ class Checked:
             "judges": [card.as_json() for card in self.cards],
             "notes": self.notes,
         }
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(f"<li>{escape(statement.as_text())}</li>" for statement in self.statements)
+        cards = "".join(
+            f"<details><summary>{escape(card.title)}</summary><table>"
+            + "".join(f"<tr><th>{escape(title)}</th><td>{escape(words)}</td></tr>" for title, words in card.rows)
+            + "</table></details>"
+            for card in self.cards
+        )
+        return f"<ul>{sentences}</ul>{''.join(f'<p>{escape(note)}</p>' for note in self.notes)}{cards}"
 
 
 def check(

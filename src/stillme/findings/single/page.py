@@ -6,7 +6,7 @@ import base64
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -35,7 +35,8 @@ def render(edited: Path, source: Path, checked: Checked, *, prompt: str = "", to
     from stillme.instruments.measurements import measure
 
     measured = measure(source, edited)
-    style, script = _read("style.css"), _read("slider.js")
+    style = _read("style.css") + slider("css")
+    script = f'{slider("js")}slidePictures(document.querySelector(".compare"), document.querySelector(".slide"));'
     before = images.read_picture(source)
     context: dict[str, Any] = {
         "statements": checked.statements,
@@ -78,6 +79,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def slider(kind: Literal["css", "js"]) -> str:
+    """One picture upon the other, for this page and the report's."""
+    return _read(f"slider.{kind}")
 
 
 @cache

@@ -1,9 +1,7 @@
 "use strict";
-{
-  const compare = document.querySelector(".compare");
-  const slide = document.querySelector(".slide");
+// One picture upon the other: dragging, or the range's arrow keys, moves the edge between them.
+function slidePictures(compare, slide) {
   const range = slide.querySelector("input");
-
   const show = () => {
     compare.style.setProperty("--at", `${range.value}%`);
     range.setAttribute("aria-valuetext", `${range.value} % before, ${100 - range.value} % after`);
@@ -13,7 +11,6 @@
     range.value = Math.round((100 * (event.clientX - box.left)) / box.width);
     show();
   };
-
   compare.classList.add("sliding");
   slide.hidden = false;
   range.addEventListener("input", show);

@@ -110,6 +110,11 @@ class PaperTable:
         """The name of its files."""
         return f"appendix-{self.appendix.lower()}" if self.appendix else f"table-{self.number:02}"
 
+    def _repr_html_(self) -> str:
+        from markdown_it import MarkdownIt
+
+        return MarkdownIt("commonmark", {"html": False}).enable("table").render(as_markdown(self))
+
 
 def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int, note: str = "") -> Cell:
     """A cell for an estimate, or the reason why there is none."""

@@ -149,7 +149,7 @@ function explorer(rows) {
       const total = count(all, read), missing = all.length - total.rated;
       parts.push(
         make("p", { class: "counted" }, `${quantity.title}${quantity.judge ? `, ${quantity.judge}` : ""}: `, make("b", { id: "counted" }, counted(quantity, total)),
-          missing ? `; ${missing.toLocaleString("en")} without a value are left out` : ""),
+          missing ? `; ${missing.toLocaleString("en")} without a value are not counted` : ""),
       );
       if (asked.has("by")) {
         const factor = asked.get("by"), level = levelsOf(rows, factor), groups = new Map();

@@ -5,7 +5,7 @@ function mark(rows, row) {
 }
 
 function noPicture(rows, row) {
-  const words = rows.column.state[row] !== EDITED ? OUTCOMES[rows.column.state[row]] : rows.redact === "omit" ? "left out" : "not in this page";
+  const words = rows.column.state[row] !== EDITED ? OUTCOMES[rows.column.state[row]] : rows.redact === "omit" ? "omitted" : "not in this page";
   return make("span", { class: "no-picture" }, words);
 }
 
@@ -34,14 +34,34 @@ function sources(rows, row) {
   return portraitsOf(rows, row).map((portrait) => source(rows, portrait));
 }
 
-function source(rows, portrait) {
+function source(rows, portrait, full = false) {
   const [id, thumbnail] = rows.portraits[portrait];
-  if (!thumbnail) return make("span", { class: "no-picture" }, rows.redact === "omit" ? "source left out" : "source not in this page");
-  return image(thumbnails(thumbnail), "", `source: portrait ${id}`);
+  const file = full ? rows.sources[portrait] : "";
+  if (!thumbnail && !file) return make("span", { class: "no-picture" }, rows.redact === "omit" ? "source omitted" : "source not in this page");
+  return image(thumbnails(thumbnail), file, `source: portrait ${id}`);
 }
 
 function labelsOf(rows, labels) {
   return labels.map((level, index) => make("span", { class: "label" }, `${rows.factors[index].replaceAll("_", " ")}: ${level || "no label"}`));
+}
+
+// A slider for each edit of one person; side by side where there are two people, or a picture is missing.
+function beforeAndAfter(rows, row, edits) {
+  const named = (edit) => (rows.arms.length > 1 ? rows.arms[rows.column.arm[edit]] : "edit");
+  const figure = (what, name, shown) => make("figure", { class: what }, shown, make("figcaption", {}, name));
+  const people = portraitsOf(rows, row);
+  // Both in full or neither: a sharper picture would look like the editor's doing.
+  const full = Boolean(rows.sources[people[0]]);
+  const alike = edits.every((edit) => picture(rows, edit) && Boolean(rows.column.file[edit]) === full);
+  if (people.length === 1 && rows.portraits[people[0]][1] && alike) {
+    return edits.map((edit) => {
+      const compare = make("div", { class: "compare" }, figure("before", "source", source(rows, people[0], full)), figure("after", named(edit), picture(rows, edit, "edit", full)));
+      const range = make("label", { class: "slide" }, "Drag, or use the arrow keys", make("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": `Share of the source before ${named(edit)}` }));
+      slidePictures(compare, range);
+      return make("div", {}, compare, range);
+    });
+  }
+  return [...people.map((portrait) => figure(null, "source", source(rows, portrait, true))), ...edits.map((edit) => figure(null, named(edit), picture(rows, edit, "edit", true) ?? noPicture(rows, edit)))];
 }
 
 function lookDialog(rows, armsOf, onlyPortrait) {
@@ -74,8 +94,7 @@ function lookDialog(rows, armsOf, onlyPortrait) {
         make("button", { type: "button", class: "more", onclick: () => { dialog.close(); onlyPortrait(id); } }, "All edits of this portrait"),
         make("button", { type: "button", class: "more", autofocus: true, onclick: () => dialog.close() }, "Close")),
       make("div", { class: "large" },
-        ...portraitsOf(rows, row).map((portrait) => make("figure", {}, source(rows, portrait), make("figcaption", {}, "source"))),
-        ...edits.map((edit) => make("figure", {}, picture(rows, edit, "edit", true) ?? noPicture(rows, edit), make("figcaption", {}, arms ? rows.arms[rows.column.arm[edit]] : "edit")))),
+        ...beforeAndAfter(rows, row, edits)),
       make("table", {},
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Axis"), make("th", { scope: "col" }, "Judge"), ...edits.map((edit) => make("th", { scope: "col", class: "n" }, arms ? rows.arms[rows.column.arm[edit]] : "Answer")))),
         make("tbody", {}, ...judged.map((index) => make("tr", {}, make("th", { scope: "row" }, rows.byAxis[rows.scores[index].axis].title), make("td", {}, rows.scores[index].judge), ...edits.map((edit) => make("td", { class: "n" }, answer(rows, index, edit))))))),
@@ -85,6 +104,7 @@ function lookDialog(rows, armsOf, onlyPortrait) {
     );
   };
   dialog.addEventListener("keydown", (event) => {
+    if (event.target.type === "range") return;
     if (event.key === "ArrowRight") step(1);
     if (event.key === "ArrowLeft") step(-1);
   });
