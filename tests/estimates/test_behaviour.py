@@ -127,13 +127,13 @@ def test_an_axis_that_is_no_scale_has_shares_but_no_points():
     assert {part.measure for part in behaviours} == {"changed"}
 
 
-def test_what_labels_do_to_a_judge_is_told_minus_blind():
+def test_what_labels_do_to_a_judge_is_unblinded_minus_blind():
     stream = np.random.default_rng(3)
     blind = stream.integers(1, 3, SIZE).astype(float)
     behaviours = disclosure_effect(EDITS, [(scores("blind", blind), scores("told", blind + 2.0 * IN_A))], SETTINGS)
-    assert interval(behaviours, "told_minus_blind").value == 1
-    assert interval(behaviours, "told_minus_blind", "a").value == 2
-    assert interval(behaviours, "told_minus_blind", "a - rest").value == 2
+    assert interval(behaviours, "unblinded_minus_blind").value == 1
+    assert interval(behaviours, "unblinded_minus_blind", "a").value == 2
+    assert interval(behaviours, "unblinded_minus_blind", "a - rest").value == 2
     assert {(part.judge, part.against) for part in behaviours} == {("told", "blind")}
 
 

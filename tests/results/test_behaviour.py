@@ -87,8 +87,8 @@ def test_the_same_model_blind_and_told_is_compared_and_others_are_not(tmp_path: 
         effect = behaviour.disclosure_effect(run)
         assert not any(score.kind == "ensemble" for score in run.results.scores)
     assert {(part.judge, part.against) for part in effect} == {("told", "blind")}
-    assert value(effect, "told_minus_blind", "a") == 2
-    assert value(effect, "told_minus_blind", "a - rest") == 2
+    assert value(effect, "unblinded_minus_blind", "a") == 2
+    assert value(effect, "unblinded_minus_blind", "a - rest") == 2
 
 
 # -- the ensemble ----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path
     folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"), ensemble=mixed)
     fill(folder, lambda name, *_: rated(race_change=1.0 if name == "blind" else 2.0))
     with Run.open(folder) as run:
-        assert combined_scores(run) == ("ensemble (mean, blind and told)", {1.5})
+        assert combined_scores(run) == ("ensemble (mean, blind and unblinded)", {1.5})
         combination = behaviour.combination(run)
     assert combination is not None
     assert combination.mixed

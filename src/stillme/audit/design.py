@@ -106,8 +106,8 @@ class JudgeRecord:
     """How many pairs of known truth are hidden among its questions."""
 
     @property
-    def told(self) -> bool:
-        """Whether it is told the portraits' labels; otherwise it is blind."""
+    def unblinded(self) -> bool:
+        """Whether it sees the portraits' labels; otherwise it is blind."""
         return self.capabilities.labels
 
     @property

@@ -92,7 +92,7 @@ def tables(
     agreement       between judges, and among people
     position_bias   a model that sees the edited picture first against the source first
     repeatability   the spread of a model's answers to the same question
-    disclosure      a model that is told the labels against the same model blind
+    disclosure      a model unblinded (it sees the labels) against the same model blind
     coverage        combined scores that lack a judge, by judge and by group
     control_pairs   right answers to the control pairs, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people

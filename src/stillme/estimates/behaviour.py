@@ -24,7 +24,7 @@ from stillme.estimates.rows import Edits, EditState, Scores
 ONE_POINT = 1 + 1e-9
 """A difference of exactly one point is not more than one, despite floating-point rounding."""
 
-_IN_POINTS = frozenset({"edited_first", "told_minus_blind", "over_one", "sd", "within_one"})
+_IN_POINTS = frozenset({"edited_first", "unblinded_minus_blind", "over_one", "sd", "within_one"})
 """Measures that need the points of a scale; the others count equal answers, on any axis."""
 
 _SD_DECIMALS = 6
@@ -126,16 +126,16 @@ def repeatability(edits: Edits, repeats: Sequence[Repeats], settings: Settings) 
 
 
 def disclosure_effect(edits: Edits, pairs: Sequence[tuple[Scores, Scores]], settings: Settings) -> list[Behaviour]:
-    """A judge that is told the portraits' labels minus the same judge blind, on the edits that both rated.
+    """A judge that sees the portraits' labels minus the same judge blind, on the edits that both rated.
 
-    `pairs` are blind and told. Measures: `told_minus_blind`, `changed` and `over_one`. The contrast of the first is
+    `pairs` are blind and unblinded. Measures: `unblinded_minus_blind`, `changed` and `over_one`. The contrast of the first is
     what the labels add to a gap between groups.
     """
     columns = Columns.of(edits)
     measured: list[_Measured] = []
-    for blind, told in pairs:
-        table = ratings_of(columns, [blind, told])
-        differences = _differences("told_minus_blind", told.judge, told.axis, table[:, 1] - table[:, 0])
+    for blind, unblinded in pairs:
+        table = ratings_of(columns, [blind, unblinded])
+        differences = _differences("unblinded_minus_blind", unblinded.judge, unblinded.axis, table[:, 1] - table[:, 0])
         measured += [replace(difference, against=blind.judge) for difference in differences]
     return _estimated(columns, measured, settings)
 

@@ -268,9 +268,9 @@ def _combined(known: JudgeBehaviour) -> Iterator[str]:
     if combination.primary:
         yield f"Where they are more than a point apart, {combination.primary}, the primary judge of Eq. 3, decides."
     if combination.mixed:
-        blind = [judge for judge in combination.judges if judge not in combination.told]
+        blind = [judge for judge in combination.judges if judge not in combination.unblinded]
         yield (
-            f"{listed(combination.told)} {'is' if len(combination.told) == 1 else 'are'} told the portraits’ labels, "
+            f"{listed(combination.unblinded)} {'is' if len(combination.unblinded) == 1 else 'are'} told the portraits’ labels, "
             f"{listed(blind)} {'is' if len(blind) == 1 else 'are'} blind: the combined scores mix both."
         )
     if known.incomplete:

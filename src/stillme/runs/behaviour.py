@@ -29,13 +29,13 @@ class Combination:
     judges: tuple[str, ...]
     primary: str
     """The judge of Eq. 3 that decides where two are more than a point apart; empty under other rules."""
-    told: tuple[str, ...]
-    """Those that are told the portraits' labels."""
+    unblinded: tuple[str, ...]
+    """Those that see the portraits' labels."""
 
     @property
     def mixed(self) -> bool:
-        """Whether blind judges are combined with told ones."""
-        return 0 < len(self.told) < len(self.judges)
+        """Whether blind judges are combined with unblinded ones."""
+        return 0 < len(self.unblinded) < len(self.judges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,24 +129,24 @@ def repeatability(run: Run) -> list[Behaviour]:
 
 
 def disclosure_effect(run: Run) -> list[Behaviour]:
-    """Of models that judge both blind and told, and are otherwise the same."""
+    """Of models that judge both blind and unblinded, and are otherwise the same."""
     scores = {(score.judge, score.axis): score for score in run.results.scores}
     pairs = [
-        (scores[blind.name, axis], scores[told.name, axis])
-        for blind, told in blind_and_told(run.judges)
+        (scores[blind.name, axis], scores[unblinded.name, axis])
+        for blind, unblinded in blind_and_unblinded(run.judges)
         for axis in blind.capabilities.axes
-        if (told.name, axis) in scores
+        if (unblinded.name, axis) in scores
     ]
     return behaviour.disclosure_effect(run.results.edits, pairs, run.settings)
 
 
-def blind_and_told(judges: Sequence[JudgeRecord]) -> Iterator[tuple[JudgeRecord, JudgeRecord]]:
-    """Judges that differ only in whether they are told the labels."""
+def blind_and_unblinded(judges: Sequence[JudgeRecord]) -> Iterator[tuple[JudgeRecord, JudgeRecord]]:
+    """Judges that differ only in whether they see the labels."""
     models = [judge for judge in judges if judge.capabilities.kind == "model"]
-    for told in models:
+    for unblinded in models:
         for blind in models:
-            if told.told and not blind.told and _but_disclosure(told) == _but_disclosure(blind):
-                yield blind, told
+            if unblinded.unblinded and not blind.unblinded and _but_disclosure(unblinded) == _but_disclosure(blind):
+                yield blind, unblinded
 
 
 def _but_disclosure(judge: JudgeRecord) -> tuple[str, Mapping[str, Json]]:
@@ -179,7 +179,7 @@ def combination(run: Run) -> Combination | None:
         rule=analysis.rule,
         judges=analysis.combined,
         primary=primary_of(analysis.rule, analysis.combined),
-        told=tuple(judge.name for judge in run.judges if judge.name in analysis.combined and judge.told),
+        unblinded=tuple(judge.name for judge in run.judges if judge.name in analysis.combined and judge.unblinded),
     )
 
 

@@ -385,9 +385,9 @@ def _ensemble(scores: Sequence[Scores], rule: str, name: str) -> Iterator[Scores
 
 
 def ensemble_name(design: Design) -> str:
-    """What a run's combined judges are called together: by the rule, and whether blind and told ones are mixed."""
-    told = {judge.told for judge in design.judges if judge.name in design.analysis.combined}
-    return f"ensemble ({design.analysis.rule}{', blind and told' if len(told) > 1 else ''})"
+    """What a run's combined judges are called: by the rule, and whether blind and unblinded ones are mixed."""
+    unblinded = {judge.unblinded for judge in design.judges if judge.name in design.analysis.combined}
+    return f"ensemble ({design.analysis.rule}{', blind and unblinded' if len(unblinded) > 1 else ''})"
 
 
 def combined(parts: Sequence[Scores], rule: str, axis: str, *, name: str = "ensemble") -> Scores:

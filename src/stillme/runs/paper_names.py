@@ -133,7 +133,7 @@ def _differences(design: Design) -> Iterator[str]:
     models = [str(judge.spec.parameters.get("model", "")) or judge.name for judge in design.judges]
     if sorted(models) != sorted(judge.model for judge in paper.judges):
         yield f"Your scores are by {', '.join(models)}; the paper's by {' and '.join(j.name for j in paper.judges)}."
-    if not all(judge.told for judge in design.judges if judge.capabilities.kind == "model"):
+    if not all(judge.unblinded for judge in design.judges if judge.capabilities.kind == "model"):
         yield "Your judges do not all see the labels; the paper's judges were told race, gender and age."
     if Arm.FEATURE in design.arms:
         yield _cases(design)
