@@ -128,8 +128,8 @@ def repeatability(edits: Edits, repeats: Sequence[Repeats], settings: Settings) 
 def disclosure_effect(edits: Edits, pairs: Sequence[tuple[Scores, Scores]], settings: Settings) -> list[Behaviour]:
     """A judge that sees the portraits' labels minus the same judge blind, on the edits that both rated.
 
-    `pairs` are blind and unblinded. Measures: `unblinded_minus_blind`, `changed` and `over_one`. The contrast of the first is
-    what the labels add to a gap between groups.
+    `pairs` are blind and unblinded. Measures: `unblinded_minus_blind`, `changed` and `over_one`. The contrast of the
+    first is what the labels add to a gap between groups.
     """
     columns = Columns.of(edits)
     measured: list[_Measured] = []

@@ -269,10 +269,8 @@ def _combined(known: JudgeBehaviour) -> Iterator[str]:
         yield f"Where they are more than a point apart, {combination.primary}, the primary judge of Eq. 3, decides."
     if combination.mixed:
         blind = [judge for judge in combination.judges if judge not in combination.unblinded]
-        yield (
-            f"{listed(combination.unblinded)} {'is' if len(combination.unblinded) == 1 else 'are'} told the portraits’ labels, "
-            f"{listed(blind)} {'is' if len(blind) == 1 else 'are'} blind: the combined scores mix both."
-        )
+        seeing = f"{listed(combination.unblinded)} {_verb(combination.unblinded)} unblinded (labels shown)"
+        yield f"{seeing}, {listed(blind)} {_verb(blind)} blind: the combined scores mix both."
     if known.incomplete:
         axis = max(known.incomplete, key=lambda name: known.incomplete[name])
         if known.incomplete[axis] == 0:
@@ -403,3 +401,7 @@ def _curve(axis: str, groups: Mapping[str, AxisResult]) -> Markup:
     )
     title = f"{numbers.title(axis)}, share noticed by size of the change. {alt}"
     return svg.svg("forest curve", (width, height), title, parts)
+
+
+def _verb(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
