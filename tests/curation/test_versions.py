@@ -19,9 +19,10 @@ from stillme.core.images import read_rgb
 from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
-from stillme.curation.measuring import load_criteria
+from stillme.curation.measuring import MeasuredPicture, load_criteria
 from stillme.curation.pools import Pools
-from stillme.curation.versions import make_square, verify
+from stillme.curation.sources import SourceRow
+from stillme.curation.versions import DatasetCard, FinishedPortrait, Selected, make_square, markdown, slug, verify
 from tests.curation.conftest import picture, write_table
 from tests.curation.renders import RENDERS
 
@@ -278,3 +279,28 @@ def test_a_colour_profile_is_applied_before_it_is_dropped(tmp_path: Path):
     ):
         plain.save(tmp_path / f"{name}.png", icc_profile=profile)
         assert read_rgb(tmp_path / f"{name}.png")[40, 40] == pytest.approx(colour, abs=2), name
+
+
+def test_the_card_has_the_terms_of_all_pictures():
+    row = SourceRow(file="x", attributes={"race": "a"}, licence="a | b", label_origin="us", consent="yes")
+    made = [
+        FinishedPortrait(
+            selected=Selected(id=f"p{place}", row=row, path=Path(__file__), sha256=""),
+            sha256="",
+            measured=MeasuredPicture(values={}, embedding=None, hash=place**7 % 2**64),
+            enlarged=2.0,
+            crop="face",
+            box=(0, 0, 1),
+        )
+        for place in range(24)
+    ]
+    about = {"title": "set", "version": "v1", "made": "now", "source": "here", "method": "Cut."}
+    text = markdown(DatasetCard(**about, portraits=made, curation=None, actions=()))
+    assert r"| a \| b | us | yes | 24 |" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("East Asian", "east-asian"), ("70+", "70plus"), ("../x", "x"), ("", "unnamed")]
+)
+def test_ids_are_safe_file_names(text: str, name: str):
+    assert slug(text) == name
