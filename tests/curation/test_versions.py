@@ -89,12 +89,12 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
     pools: Pools, decide: Callable[..., None], tmp_path: Path
 ):
     home = tmp_path / "set"
-    decide(0, cells=2)
+    decide(0, cells=1)
     finalize(pools.folder, home, crop="face", partial=True)
     first = {path: path.read_bytes() for path in sorted((home / "v1").rglob("*")) if path.is_file()}
     again = finalize(pools.folder, home, crop="face", partial=True)
     assert (again.new, again.folder) == (False, home / "v1")
-    decide(1, cells=2)
+    decide(1, cells=1)
     assert finalize(pools.folder, home, crop="face", partial=True).folder == home / "v2"
     assert {path: path.read_bytes() for path in first} == first
     assert [version.problems for version in verify(home)] == [(), ()]
@@ -103,12 +103,12 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
 def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide: Callable[..., None], tmp_path: Path):
     with pytest.raises(StillmeError, match="No one has curated"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
-    decide(cells=3)
-    with pytest.raises(StillmeError, match=r"1 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
+    decide(cells=1)
+    with pytest.raises(StillmeError, match=r"3 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     assert not (tmp_path / "set").exists()
     written = finalize(pools.folder, tmp_path / "set", crop="face", partial=True)
-    assert written.portraits == 3
+    assert written.portraits == 1
     assert "- B, masculine: not decided yet" in (written.folder / "CARD.md").read_text()
 
 
@@ -142,14 +142,14 @@ def test_two_people_finalizing_at_once_get_one_version_and_one_sentence(
 def test_a_killed_finalize_leaves_no_version_and_the_next_one_works(
     pools: Pools, decide: Callable[..., None], tmp_path: Path
 ):
-    decide(cells=3)
+    decide(cells=2)
     home = tmp_path / "set"
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from stillme.curation.making import finalize\n"
         "def die(done, total):\n"
-        "    if done == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if done == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
         "finalize(Path(sys.argv[1]), Path(sys.argv[2]), crop='face', partial=True, watch=die)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program, str(pools.folder), str(home)], env=os.environ, timeout=120)

@@ -267,7 +267,7 @@ def problems(tmp_path: Path, run: str) -> str:
         ("sh -c {source} {instruction}", "`run` has no {output}"),
         ("sh -c {source} {output}", "`run` has no {instruction}"),
         ("no-such-program {source} {output} {instruction}", "'no-such-program', which is not there"),
-        ("edit.sh {source} {output} {instruction}", "lies beside audit.toml; write './edit.sh'"),
+        ("edit.sh {source} {output} {instruction}", "is in the folder of audit.toml; write './edit.sh'"),
     ],
 )
 def test_a_mistake_in_the_command_line_is_named(tmp_path: Path, run: str, words: str):

@@ -1,4 +1,4 @@
-"""Put the study's app together, and serve it."""
+"""The study's app: build it, serve it, preview it."""
 
 from __future__ import annotations
 
