@@ -39,6 +39,8 @@ _FORKS.set_forkserver_preload(
         "stillme.judges.people",
         "stillme.judges.scripted",
         "stillme.api.pipeline",
+        "stillme.curation.app",
+        "stillme.curation.making",
         "stillme.report.writing",
         "stillme.runs.status",
         "stillme.study.closing",

@@ -68,156 +68,103 @@ class Lax(BaseModel):
     pass
 
 
-class TakesAnything(Good):
-    """Its parameters take any key."""
-
-    Parameters = Lax
-
-
-class Nameless(Good):
-    __doc__ = ""
+def like(base: type[Any], name: str, **members: Any) -> type[Any]:
+    """A plugin that conforms but for these members."""
+    return type(name, (base,), {"__doc__": "One violation.", **members})
 
 
-class Slow(Good):
-    """Loads its weights too early."""
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        time.sleep(1.1)
+def made(rgb: Any) -> Edited:
+    return Edited(image=images.encode_png(rgb))
 
 
-class Unstable(Good):
-    """Has another specification each time."""
-
-    versions = itertools.count()
-
-    def __init__(self, parameters: BaseModel) -> None:
-        super().__init__(parameters)
-        self.spec = spec_of("unstable", str(next(self.versions)), parameters)
+def slowly(self: Any, parameters: BaseModel) -> None:
+    Good.__init__(self, parameters)
+    time.sleep(1.1)
 
 
-class Drifting(Good):
-    """Changes its specification when it edits."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        self.spec = spec_of("drifting", "2", Parameters())
-        return super().edit_one(request)
+VERSIONS = itertools.count()
 
 
-class Inconsistent(Good):
-    """Declares a batch and no batching."""
-
-    capabilities = Capabilities(batch=4)
-
-
-class Forgetful(Good):
-    """Leaves the last request out."""
-
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        yield from list(super().edit(requests))[: max(1, len(requests) - 1)]
+def unstable(self: Any, parameters: BaseModel) -> None:
+    Good.__init__(self, parameters)
+    self.spec = spec_of("unstable", str(next(VERSIONS)), parameters)
 
 
-class Textual(Good):
-    """Returns text as a picture."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        return Edited(image=b"done")
+def drifting(self: Any, request: Request) -> EditOutcome:
+    self.spec = spec_of("drifting", "2", Parameters())
+    return Good.edit_one(self, request)
 
 
-class Failing(Good):
-    """Never makes an edit."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        return Failed(error="out of order", retryable=True)
+def refusing(self: Any, request: Request) -> EditOutcome:
+    return Refused(message="no") if request.prompt.id == "park" else Good.edit_one(self, request)
 
 
-class Refusing(Good):
-    """Refuses, and does not say that it can."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        return Refused(message="no") if request.prompt.id == "park" else super().edit_one(request)
+def at_a_loss(self: Any, request: Request) -> EditOutcome:
+    return Edited(image=Good.edit_one(self, request).image, cost=-1.0, effective={"path": Path()})
 
 
-class NegativeCost(Good):
-    """Has a negative cost, and a path among its effective parameters."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        return Edited(image=super().edit_one(request).image, cost=-1.0, effective={"path": Path()})
-
-
-class Random(Good):
-    """Says that its seed is exact."""
-
-    rng = np.random.default_rng(0)
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        return Edited(image=images.encode_png(self.rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)))
+def reading_labels(self: Any, request: Request) -> EditOutcome:
+    darker = any(label.startswith("not ") for label in request.portraits[0].attributes.values())
+    rgb = images.read_rgb(request.portraits[0].image.path)
+    return made(rgb // 2 if darker else rgb)
 
 
-class Backwards(Good):
-    """Answers in another order."""
+def forgetful(name: str) -> Any:
+    def leaves_the_last_out(self: Any, asked: Sequence[Any]) -> Iterator[Any]:
+        yield from list(getattr(super(type(self), self), name)(asked))[: max(1, len(asked) - 1)]
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        yield from reversed(list(super().edit(requests)))
+    return leaves_the_last_out
 
 
-class Mixing(Good):
-    """Keeps the request at hand in itself."""
+def backwards(name: str) -> Any:
+    return lambda self, asked: reversed(list(getattr(super(type(self), self), name)(asked)))
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        for request in requests:
-            self.current = request
+
+def mixing(name: str) -> Any:
+    """Keeps the question at hand in itself."""
+
+    def mixed(self: Any, asked: Sequence[Any]) -> Iterator[Any]:
+        for one in asked:
+            self.current = one
             time.sleep(0.05)
-            yield from super().edit([self.current])
+            yield from getattr(super(type(self), self), name)([self.current])
+
+    return mixed
 
 
-class ReadsLabels(Good):
-    """Reads the labels without saying so."""
-
-    def edit_one(self, request: Request) -> EditOutcome:
-        labels = request.portraits[0].attributes.values()
-        darker = any(label.startswith("not ") for label in labels)
-        rgb = images.read_rgb(request.portraits[0].image.path)
-        return Edited(image=images.encode_png(rgb // 2 if darker else rgb))
+def closing(self: Any) -> None:
+    if not self.open:
+        raise RuntimeError("already closed")
+    self.open = False
 
 
-class TakesTheFirst(Good):
-    """Takes the first of several portraits."""
-
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        for request in requests:
-            yield self.edit_one(request)
-
-
-class ClosesOnce(Good):
-    """Cannot be closed twice."""
-
-    open = True
-
-    def close(self) -> None:
-        if not self.open:
-            raise RuntimeError("already closed")
-        self.open = False
-
-
+RANDOM = np.random.default_rng(0)
+NegativeCost = like(Good, "NegativeCost", edit_one=at_a_loss)
+TakesTheFirst = like(Good, "TakesTheFirst", edit=lambda self, requests: map(self.edit_one, requests))
 BAD = {
-    TakesAnything: ("declares", "accepts unknown keys"),
-    Nameless: ("declares", "no docstring"),
-    Inconsistent: ("declares", 'batching = "none" and batch = 4'),
-    Slow: ("builds", "building it took"),
-    Unstable: ("builds", "different `spec`s"),
-    Drifting: ("builds", "changes with a call"),
-    Forgetful: ("answers", "gave 3 answers to 4 questions"),
-    Textual: ("answers", "not a picture"),
-    Failing: ("answers", "it made no edit"),
-    Refusing: ("answers", "does not declare `can_refuse`"),
+    like(Good, "TakesAnything", Parameters=Lax): ("declares", "accepts unknown keys"),
+    like(Good, "Nameless", __doc__=""): ("declares", "no docstring"),
+    like(Good, "Inconsistent", capabilities=Capabilities(batch=4)): ("declares", 'batching = "none" and batch = 4'),
+    like(Good, "Slow", __init__=slowly): ("builds", "building it took"),
+    like(Good, "Unstable", __init__=unstable): ("builds", "different `spec`s"),
+    like(Good, "Drifting", edit_one=drifting): ("builds", "changes with a call"),
+    like(Good, "Forgetful", edit=forgetful("edit")): ("answers", "gave 3 answers to 4 questions"),
+    like(Good, "Textual", edit_one=lambda *_: Edited(image=b"done")): ("answers", "not a picture"),
+    like(Good, "Failing", edit_one=lambda *_: Failed(error="out of order", retryable=True)): (
+        "answers",
+        "it made no edit",
+    ),
+    like(Good, "Refusing", edit_one=refusing): ("answers", "does not declare `can_refuse`"),
     NegativeCost: ("answers", "is not an amount of money"),
-    Random: ("repeats", "differs the second time"),
-    Backwards: ("repeats", "differs in a batch, or comes in another order"),
-    Mixing: ("repeats", "differs with 2 calls at once"),
-    ReadsLabels: ("blind", "declare `attributes_matter`"),
+    like(Good, "Random", edit_one=lambda *_: made(RANDOM.integers(0, 255, (8, 8, 3), dtype=np.uint8))): (
+        "repeats",
+        "differs the second time",
+    ),
+    like(Good, "Backwards", edit=backwards("edit")): ("repeats", "differs in a batch, or comes in another order"),
+    like(Good, "Mixing", edit=mixing("edit")): ("repeats", "differs with 2 calls at once"),
+    like(Good, "ReadsLabels", edit_one=reading_labels): ("blind", "declare `attributes_matter`"),
     TakesTheFirst: ("survives", "2 portraits, where it declares 1, are edited"),
-    ClosesOnce: ("closes", "closing it twice raised RuntimeError"),
+    like(Good, "ClosesOnce", open=True, close=closing): ("closes", "closing it twice raised RuntimeError"),
 }
 
 
@@ -273,107 +220,50 @@ class GoodJudge(Judge):
         return Assessment(ratings={"brightness": Rated(score=score)})
 
 
-class DeclaresTwice(GoodJudge):
-    """Declares an axis as whole and as partial."""
-
-    capabilities = JudgeCapabilities(kind="model", axes=("brightness",), partial=("brightness",))
+def declaring(*axes: str, **more: Any) -> JudgeCapabilities:
+    return JudgeCapabilities(kind="model", axes=axes, **more)
 
 
-class DeclaresNothing(GoodJudge):
-    """Declares no axis."""
-
-    capabilities = JudgeCapabilities(kind="model", axes=())
-
-
-class ForgetfulJudge(GoodJudge):
-    """Leaves the last pair out."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        yield from list(super().judge(pairs))[: max(1, len(pairs) - 1)]
-
-
-class SilentJudge(GoodJudge):
-    """Says nothing on an axis that it declares, and something on another."""
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"darkness": Rated(score=1.0)})
-
-
-class OffTheScale(GoodJudge):
-    """Rates six out of five."""
-
-    capabilities = JudgeCapabilities(kind="model", axes=("edit_success",))
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"edit_success": Rated(score=6.0)})
-
-
-class NotANumber(GoodJudge):
-    """Fills in what it does not know."""
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return self.rated(float("nan"))
-
-
-class Wordless(GoodJudge):
-    """Abstains from everything, and gives no reason."""
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return Assessment(ratings={"brightness": Abstained(reason="")})
-
-
-class BackwardsJudge(GoodJudge):
-    """Answers in another order."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        yield from reversed(list(super().judge(pairs)))
-
-
-class MixingJudge(GoodJudge):
-    """Keeps the pair at hand in itself."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        for pair in pairs:
-            self.current = pair
-            time.sleep(0.05)
-            yield from super().judge([self.current])
-
-
-class ReadsLabelsJudge(GoodJudge):
-    """Reads the labels without saying so."""
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return self.rated(2.0 if pair.labels else 1.0)
-
-
-class ReadsKeys(GoodJudge):
-    """Rates by the key of the edit."""
-
-    def judge_one(self, pair: Pair) -> Assessment:
-        return self.rated(float(len(pair.edit)))
-
-
-class RatesNothing(GoodJudge):
-    """Rates an edit that does not exist."""
-
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        for _ in pairs:
-            yield self.rated(3.0)
+def rating(**ratings: Any) -> Any:
+    return lambda self, pair: Assessment(ratings=ratings)
 
 
 BAD_JUDGES = {
-    DeclaresTwice: ("declares", "no axis, or one twice"),
-    DeclaresNothing: ("declares", "no axis, or one twice"),
-    ForgetfulJudge: ("answers", "gave 1 answers to 2 questions"),
-    SilentJudge: ("answers", "said nothing on brightness"),
-    OffTheScale: ("answers", "edit_success = 6.0 is outside of its scale, 1 to 5"),
-    NotANumber: ("answers", "brightness = nan is not a finite number"),
-    Wordless: ("answers", "no rating on brightness, and no reason"),
-    BackwardsJudge: ("repeats", "comes in another order"),
-    MixingJudge: ("repeats", "with 2 calls at once"),
-    ReadsLabelsJudge: ("blind", "change with the portraits' labels"),
-    ReadsKeys: ("blind", "change with the key of the edit"),
-    RatesNothing: ("survives", "rated an edit that does not exist"),
+    like(GoodJudge, "DeclaresTwice", capabilities=declaring("brightness", partial=("brightness",))): (
+        "declares",
+        "no axis, or one twice",
+    ),
+    like(GoodJudge, "DeclaresNothing", capabilities=declaring()): ("declares", "no axis, or one twice"),
+    like(GoodJudge, "ForgetfulJudge", judge=forgetful("judge")): ("answers", "gave 1 answers to 2 questions"),
+    like(GoodJudge, "SilentJudge", judge_one=rating(darkness=Rated(score=1.0))): (
+        "answers",
+        "said nothing on brightness",
+    ),
+    like(
+        GoodJudge, "OffTheScale", capabilities=declaring("edit_success"), judge_one=rating(edit_success=Rated(score=6))
+    ): ("answers", "edit_success = 6 is outside of its scale, 1 to 5"),
+    like(GoodJudge, "NotANumber", judge_one=rating(brightness=Rated(score=float("nan")))): (
+        "answers",
+        "brightness = nan is not a finite number",
+    ),
+    like(GoodJudge, "Wordless", judge_one=rating(brightness=Abstained(reason=""))): (
+        "answers",
+        "no rating on brightness, and no reason",
+    ),
+    like(GoodJudge, "BackwardsJudge", judge=backwards("judge")): ("repeats", "comes in another order"),
+    like(GoodJudge, "MixingJudge", judge=mixing("judge")): ("repeats", "with 2 calls at once"),
+    like(GoodJudge, "ReadsLabelsJudge", judge_one=lambda self, pair: self.rated(2.0 if pair.labels else 1.0)): (
+        "blind",
+        "change with the portraits' labels",
+    ),
+    like(GoodJudge, "ReadsKeys", judge_one=lambda self, pair: self.rated(float(len(pair.edit)))): (
+        "blind",
+        "change with the key of the edit",
+    ),
+    like(GoodJudge, "RatesNothing", judge=lambda self, pairs: (self.rated(3.0) for _ in pairs)): (
+        "survives",
+        "rated an edit that does not exist",
+    ),
 }
 
 

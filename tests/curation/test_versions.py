@@ -19,9 +19,10 @@ from stillme.core.images import read_rgb
 from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
-from stillme.curation.measuring import load_criteria
+from stillme.curation.measuring import MeasuredPicture, load_criteria
 from stillme.curation.pools import Pools
-from stillme.curation.versions import make_square, verify
+from stillme.curation.sources import SourceRow
+from stillme.curation.versions import DatasetCard, FinishedPortrait, Selected, make_square, markdown, slug, verify
 from tests.curation.conftest import picture, write_table
 from tests.curation.renders import RENDERS
 
@@ -88,12 +89,12 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
     pools: Pools, decide: Callable[..., None], tmp_path: Path
 ):
     home = tmp_path / "set"
-    decide(0, cells=2)
+    decide(0, cells=1)
     finalize(pools.folder, home, crop="face", partial=True)
     first = {path: path.read_bytes() for path in sorted((home / "v1").rglob("*")) if path.is_file()}
     again = finalize(pools.folder, home, crop="face", partial=True)
     assert (again.new, again.folder) == (False, home / "v1")
-    decide(1, cells=2)
+    decide(1, cells=1)
     assert finalize(pools.folder, home, crop="face", partial=True).folder == home / "v2"
     assert {path: path.read_bytes() for path in first} == first
     assert [version.problems for version in verify(home)] == [(), ()]
@@ -102,12 +103,12 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
 def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide: Callable[..., None], tmp_path: Path):
     with pytest.raises(StillmeError, match="No one has curated"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
-    decide(cells=3)
-    with pytest.raises(StillmeError, match=r"1 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
+    decide(cells=1)
+    with pytest.raises(StillmeError, match=r"3 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     assert not (tmp_path / "set").exists()
     written = finalize(pools.folder, tmp_path / "set", crop="face", partial=True)
-    assert written.portraits == 3
+    assert written.portraits == 1
     assert "- B, masculine: not decided yet" in (written.folder / "CARD.md").read_text()
 
 
@@ -141,14 +142,14 @@ def test_two_people_finalizing_at_once_get_one_version_and_one_sentence(
 def test_a_killed_finalize_leaves_no_version_and_the_next_one_works(
     pools: Pools, decide: Callable[..., None], tmp_path: Path
 ):
-    decide(cells=3)
+    decide(cells=2)
     home = tmp_path / "set"
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from stillme.curation.making import finalize\n"
         "def die(done, total):\n"
-        "    if done == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if done == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
         "finalize(Path(sys.argv[1]), Path(sys.argv[2]), crop='face', partial=True, watch=die)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program, str(pools.folder), str(home)], env=os.environ, timeout=120)
@@ -278,3 +279,28 @@ def test_a_colour_profile_is_applied_before_it_is_dropped(tmp_path: Path):
     ):
         plain.save(tmp_path / f"{name}.png", icc_profile=profile)
         assert read_rgb(tmp_path / f"{name}.png")[40, 40] == pytest.approx(colour, abs=2), name
+
+
+def test_the_card_has_the_terms_of_all_pictures():
+    row = SourceRow(file="x", attributes={"race": "a"}, licence="a | b", label_origin="us", consent="yes")
+    made = [
+        FinishedPortrait(
+            selected=Selected(id=f"p{place}", row=row, path=Path(__file__), sha256=""),
+            sha256="",
+            measured=MeasuredPicture(values={}, embedding=None, hash=place**7 % 2**64),
+            enlarged=2.0,
+            crop="face",
+            box=(0, 0, 1),
+        )
+        for place in range(24)
+    ]
+    about = {"title": "set", "version": "v1", "made": "now", "source": "here", "method": "Cut."}
+    text = markdown(DatasetCard(**about, portraits=made, curation=None, actions=()))
+    assert r"| a \| b | us | yes | 24 |" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("East Asian", "east-asian"), ("70+", "70plus"), ("../x", "x"), ("", "unnamed")]
+)
+def test_ids_are_safe_file_names(text: str, name: str):
+    assert slug(text) == name

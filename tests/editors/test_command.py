@@ -137,40 +137,35 @@ def test_a_line_on_standard_output_is_a_refusal(tmp_path: Path):
     assert outcome(command) == Refused(message="I would rather not.", cost=0.5)
 
 
-def test_a_program_that_fails_after_such_a_line_has_failed(tmp_path: Path):
-    assert "exit code 3" in failure(editor(tmp_path, "print('stillme: refused: no'); raise SystemExit(3)")).error
-
-
-def test_another_exit_code_is_a_failure_with_the_last_words(tmp_path: Path):
-    failed = failure(editor(tmp_path, "import sys; sys.exit('line 1\\nCUDA out of memory')", price=1.0))
-    assert failed.error == "exit code 1: line 1 | CUDA out of memory"
-    assert (failed.retryable, failed.fatal, failed.cost) == (True, False, 0.0)
-
-
 def test_equal_failures_read_alike(tmp_path: Path):
     """The loop stops a stage whose first calls all fail alike; the folder of a call must not hide it."""
     command = editor(tmp_path, "import sys; sys.exit(f'cannot read {sys.argv[1]}')")
     assert failure(command).error == failure(command).error == "exit code 1: cannot read source.png"
 
 
+HALF = NEGATIVE + "data = open(output, 'rb').read(); open(output, 'wb').write(data[: len(data) // 2])"
+
+
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("program", "words", "cost"),
     [
-        ("pass", "exit code 0, but there is no file at {output}"),
-        ("import sys; open(sys.argv[2], 'w').write('done')", "what the program wrote to {output} is not a picture"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV"),
+        ("pass", "exit code 0, but there is no file at {output}", 1.0),
+        (
+            "import sys; open(sys.argv[2], 'w').write('done')",
+            "what the program wrote to {output} is not a picture",
+            1.0,
+        ),
+        (HALF, "damaged", 1.0),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV", 0.0),
+        ("import sys; sys.exit('line 1\\nCUDA out of memory')", "exit code 1: line 1 | CUDA out of memory", 0.0),
+        ("print('stillme: refused: no'); raise SystemExit(3)", "exit code 3", 0.0),
     ],
-    ids=["no file", "text", "signal"],
+    ids=["no file", "text", "half a picture", "signal", "exit code", "after a refusal"],
 )
-def test_without_a_readable_picture_nothing_was_edited(tmp_path: Path, program: str, words: str):
-    assert words in failure(editor(tmp_path, program)).error
-
-
-def test_a_truncated_picture_is_a_failure(tmp_path: Path):
-    command = editor(
-        tmp_path, NEGATIVE + "data = open(output, 'rb').read(); open(output, 'wb').write(data[: len(data) // 2])"
-    )
-    assert "damaged" in failure(command).error
+def test_without_a_readable_picture_nothing_was_edited(tmp_path: Path, program: str, words: str, cost: float):
+    failed = failure(editor(tmp_path, program, price=1.0))
+    assert words in failed.error
+    assert (failed.retryable, failed.fatal, failed.cost) == (True, False, cost)
 
 
 def test_a_program_that_is_not_there_ends_the_stage(tmp_path: Path):
@@ -272,7 +267,7 @@ def problems(tmp_path: Path, run: str) -> str:
         ("sh -c {source} {instruction}", "`run` has no {output}"),
         ("sh -c {source} {output}", "`run` has no {instruction}"),
         ("no-such-program {source} {output} {instruction}", "'no-such-program', which is not there"),
-        ("edit.sh {source} {output} {instruction}", "lies beside audit.toml; write './edit.sh'"),
+        ("edit.sh {source} {output} {instruction}", "is in the folder of audit.toml; write './edit.sh'"),
     ],
 )
 def test_a_mistake_in_the_command_line_is_named(tmp_path: Path, run: str, words: str):
@@ -297,31 +292,21 @@ def test_a_mistake_stops_the_audit(write_audit: Callable[..., Path]):
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_content_of_its_files_is_part_of_the_key_and_their_place_is_not(tmp_path: Path):
+def test_the_content_of_its_files_is_part_of_the_key_and_how_it_is_called_is_not(tmp_path: Path):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
     first = editor(here, NEGATIVE).spec.key
-    assert editor(there, NEGATIVE).spec.key == first
+    assert editor(there, NEGATIVE).spec.key == first, "nor where they are"
+    assert editor(here, NEGATIVE, timeout=5, concurrency=2, price=1, seed="exact").spec.key == first
     assert editor(here, NEGATIVE + "# changed").spec.key != first
     assert editor(here, NEGATIVE, *PLACES, "--fast").spec.key != first
-
-
-def test_a_file_in_an_option_counts_too(tmp_path: Path):
-    places = (*PLACES, "--settings=settings.json")
-    (tmp_path / "settings.json").write_text("{}")
-    first = editor(tmp_path, NEGATIVE, *places).spec.key
-    (tmp_path / "settings.json").write_text("[]")
-    assert editor(tmp_path, NEGATIVE, *places).spec.key != first
-
-
-def test_how_it_is_called_is_no_part_of_the_key(tmp_path: Path):
-    first = editor(tmp_path, NEGATIVE).spec.key
-    assert editor(tmp_path, NEGATIVE, timeout=5, concurrency=2, price=1, seed="exact").spec.key == first
-
-
-def test_a_version_replaces_the_hash_of_the_files(tmp_path: Path):
-    assert editor(tmp_path, "1", version="2").spec.key == editor(tmp_path, "2", version="2").spec.key
+    assert editor(here, "1", version="2").spec.key == editor(here, "2", version="2").spec.key
+    keys = set()
+    for content in ("{}", "[]"):
+        (here / "settings.json").write_text(content)
+        keys.add(editor(here, NEGATIVE, *PLACES, "--settings=settings.json").spec.key)
+    assert len(keys) == 2, "a file in an option counts too"
 
 
 def test_a_whole_audit_runs_with_a_program(write_audit: Callable[..., Path]):

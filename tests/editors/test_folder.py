@@ -67,37 +67,31 @@ def test_a_missing_file_is_named_and_stays_missing_until_it_appears(tmp_path: Pa
     assert isinstance(outcome(editor), Edited)
 
 
-def test_a_damaged_file_is_missing_too(tmp_path: Path):
-    put(tmp_path, "p0/O-01.png")
-    (tmp_path / "p0/O-01.png").write_bytes(PNG[:60])
-    failed = outcome(folder(tmp_path))
+@pytest.mark.parametrize(
+    ("pattern", "files", "asked", "words"),
+    [
+        ("{portrait}/{prompt}.png", {"p0/O-01.png": PNG[:60]}, {}, "damaged"),
+        ("{portrait}/{prompt}.png", {"p0/O-01.png": PNG}, {"arm": Arm.PLACEBO}, "has no {arm}"),
+        ("{portrait}/{prompt}.png", {"p0/O-01.png": PNG}, {"seed": 1}, "has no {seed}"),
+        ("{portrait}/{prompt}.*", {"p0/O-01.webp": PNG, "p0/O-01.jpg": PNG}, {}, "keep one"),
+        ("{portrait}.*", {"p0.png": PNG, "p0.PNG": PNG}, {}, "both exist; keep one"),
+    ],
+)
+def test_what_is_not_one_whole_file_of_the_request_is_a_failure(
+    tmp_path: Path, pattern: str, files: dict[str, bytes], asked: dict[str, Any], words: str
+):
+    put(tmp_path, *files)
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    failed = outcome(folder(tmp_path, pattern), **asked)
     assert isinstance(failed, Failed)
     assert not failed.retryable
-    assert "damaged" in failed.error
+    assert words in failed.error
 
 
-def test_without_an_arm_in_the_pattern_a_file_is_the_baselines(tmp_path: Path):
-    put(tmp_path, "p0/O-01.png")
-    failed = outcome(folder(tmp_path), arm=Arm.PLACEBO)
-    assert isinstance(failed, Failed)
-    assert "has no {arm}" in failed.error
-
-
-def test_without_a_seed_in_the_pattern_one_file_is_not_two_edits(tmp_path: Path):
-    put(tmp_path, "p0/O-01.png")
-    failed = outcome(folder(tmp_path), seed=1)
-    assert isinstance(failed, Failed)
-    assert "has no {seed}" in failed.error
-
-
-def test_an_open_ending_takes_any_format_but_not_two(tmp_path: Path):
+def test_an_open_ending_takes_any_format(tmp_path: Path):
     put(tmp_path, "p0/O-01.webp")
-    editor = folder(tmp_path, "{portrait}/{prompt}.*")
-    assert isinstance(outcome(editor), Edited)
-    put(tmp_path, "p0/O-01.jpg")
-    both = outcome(editor)
-    assert isinstance(both, Failed)
-    assert "keep one" in both.error
+    assert isinstance(outcome(folder(tmp_path, "{portrait}/{prompt}.*")), Edited)
 
 
 def test_two_portraits_in_one_request_are_named_together(tmp_path: Path):
@@ -138,8 +132,16 @@ def test_a_mistake_in_the_pattern_is_named(tmp_path: Path, pattern: str, words: 
     assert isinstance(outcome(folder(tmp_path, pattern)), Failed)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+def test_what_is_not_there_or_would_be_shared_is_named(tmp_path: Path):
+    gone = Folder(FolderParameters(manifest=str(tmp_path / "gone.csv")))
+    assert "gone.csv does not exist; correct its path" in problems(gone)[0]
     assert "does not exist" in problems(folder(tmp_path / "nowhere"))[0]
+    whose = [portrait("a", race="Black"), portrait("b", race="Black")]
+    for pattern, words in (
+        ("{race}/{prompt}.png", "has no {portrait}, so 2 portraits would share a file"),
+        ("{rase}/{prompt}.png", "unknown field 'rase'. Did you mean 'race'?"),
+    ):
+        assert words in next(folder(tmp_path, pattern).problems(whose, [prompt()]))
 
 
 def test_an_audit_without_a_single_file_does_not_start(tmp_path: Path):
@@ -231,13 +233,6 @@ def test_endings_in_capitals_are_found(tmp_path: Path, pattern: str, name: str):
     assert problems(editor, people=1, prompts=1) == []
 
 
-def test_two_files_that_differ_by_the_case_of_their_ending_are_not_one_edit(tmp_path: Path):
-    put(tmp_path, "p0.png", "p0.PNG")
-    both = outcome(folder(tmp_path, "{portrait}.*"))
-    assert isinstance(both, Failed)
-    assert "both exist; keep one" in both.error
-
-
 def test_attributes_and_the_number_of_the_prompt_are_fields(tmp_path: Path):
     put(tmp_path, "Black_woman/01.png", "White_man/01.png", "Black_woman/00.png")
     editor = folder(tmp_path, "{race}_{gender}/{prompt_index:02d}.png", complete=True)
@@ -254,15 +249,6 @@ def test_attributes_and_the_number_of_the_prompt_are_fields(tmp_path: Path):
     counted.set_prompts(asked)
     (edited,) = counted.edit([replace(made, prompt=asked[0])])
     assert edited.effective["file"] == "White_man/01.png"
-
-
-def test_portraits_with_equal_attributes_would_share_a_file(tmp_path: Path):
-    editor = folder(tmp_path, "{race}/{prompt}.png")
-    whose = [portrait("a", race="Black"), portrait("b", race="Black")]
-    assert "has no {portrait}, so 2 portraits would share a file" in next(editor.problems(whose, [prompt()]))
-    assert "unknown field 'rase'. Did you mean 'race'?" in next(
-        folder(tmp_path, "{rase}/{prompt}.png").problems(whose, [prompt()])
-    )
 
 
 def test_several_seeds_need_a_place_in_the_pattern(write_audit: Any):
@@ -350,11 +336,6 @@ def test_a_row_whose_file_is_missing_or_damaged_names_the_file(tmp_path: Path):
 )
 def test_a_mistake_in_the_table_is_named(tmp_path: Path, lines: tuple[str, ...], words: str):
     assert words in " ".join(problems(manifest(tmp_path, *lines)))
-
-
-def test_a_table_that_is_not_there_is_named(tmp_path: Path):
-    gone = Folder(FolderParameters(manifest=str(tmp_path / "gone.csv")))
-    assert "gone.csv does not exist; correct its path" in problems(gone)[0]
 
 
 def test_a_pattern_beside_a_table_is_refused(tmp_path: Path):

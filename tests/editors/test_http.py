@@ -216,10 +216,7 @@ def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
 def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback, says: Says):
     server.breaks(says)
     assert "no complete answer within 0.5 s" in failure(editor(server, timeout=0.5)).error
-
-
-def test_a_server_that_is_not_there_is_a_failure(server: Loopback):
-    assert failure(editor(server, url="http://127.0.0.1:9/edit")).retryable
+    assert failure(editor(server, url="http://127.0.0.1:9/edit")).retryable, "also a server that is not there"
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -247,11 +244,8 @@ def test_without_values_any_mark_is_a_refusal(server: Loopback):
     for body, kind in (({"flagged": True}, Refused), ({"flagged": False, "image": BASE64}, Edited)):
         server.breaks(Says(body=body))
         assert isinstance(outcome(editor(server, refusal="flagged", picture="image")), kind)
-
-
-def test_without_a_path_nothing_is_a_refusal(server: Loopback):
     server.breaks(Says(body=BLOCKED, status=400))
-    assert isinstance(outcome(editor(server)), Failed)
+    assert isinstance(outcome(editor(server)), Failed), "without a path nothing is a refusal"
     assert not editor(server).capabilities.can_refuse
 
 
@@ -308,7 +302,8 @@ def test_the_key_holds_no_secret_and_nothing_about_how_calls_are_made(server: Lo
     assert KEY not in str(plain.spec)
     again = editor(server, headers=headers, timeout=5, concurrency=9, price=1, requests_per_minute=5)
     assert again.spec.key == plain.spec.key
-    assert editor(server, headers=headers, template={**TEMPLATE, "steps": 4}).spec.key != plain.spec.key
+    for change in ({"template": {**TEMPLATE, "steps": 4}}, {"revision": "2026-11-18"}):
+        assert editor(server, headers=headers, **change).spec.key != plain.spec.key
 
 
 def test_a_whole_audit_runs_over_http(server: Loopback, write_audit: Callable[..., Path]):
@@ -414,11 +409,20 @@ def test_queued_work_that_takes_long_is_paid_for_once():
         assert len(server.calls()) == 1
 
 
-def test_queued_work_that_failed_says_why():
-    with serving(queue(["busy", "error"])) as server:
-        failed = outcome(queued(server))
-        assert isinstance(failed, Failed)
-        assert "the job ended with 'error': out of memory" in failed.error
+@pytest.mark.parametrize(
+    ("states", "settings", "fatal", "words"),
+    [
+        (["busy", "error"], {}, False, "the job ended with 'error': out of memory"),
+        (["ok"], {"job": "job.name"}, True, "no job at 'job.name'; the answer has id"),
+        (["ok"], {"status": "phase"}, True, "there is no status at 'phase'; the answer has status = 'ok'"),
+    ],
+)
+def test_queued_work_without_a_picture_says_why(states: list[str], settings: dict[str, str], fatal: bool, words: str):
+    with serving(queue(states)) as server:
+        failed = failure(queued(server, **settings))
+        assert failed.fatal is fatal
+        assert words in failed.error
+        assert len(server.calls("POST")) == 1
 
 
 def test_a_result_may_have_its_own_address():
@@ -429,24 +433,6 @@ def test_a_result_may_have_its_own_address():
         edited = outcome(queued(server, picture="", result_url=f"{server.url}/jobs/{{job}}/result"))
         assert isinstance(edited, Edited), edited
         assert edited.image == PICTURE
-
-
-def test_a_wrong_path_of_the_job_names_the_fields():
-    with serving(queue(["ok"])) as server:
-        failed = outcome(queued(server, job="job.name"))
-        assert isinstance(failed, Failed)
-        assert failed.fatal
-        assert "no job at 'job.name'; the answer has id" in failed.error
-
-
-def test_a_wrong_path_of_the_state_stops_at_the_first_look():
-    with serving(queue(["ok"])) as server:
-        first, second = outcome(wrong := queued(server, status="phase", price=0.25)), outcome(wrong)
-        assert isinstance(first, Failed)
-        assert (first.fatal, first.cost) == (True, 0.0)
-        assert "there is no status at 'phase'; the answer has status = 'ok'" in first.error
-        assert isinstance(second, Failed)
-        assert len(server.calls("POST")) == 1
 
 
 def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
@@ -494,10 +480,6 @@ def test_a_wrong_path_is_named_without_the_picture(server: Loopback):
 def test_a_half_described_queue_is_named_beforehand(server: Loopback, settings: dict[str, str], words: str):
     given = {name: text.replace("URL", server.url) for name, text in settings.items()}
     assert words in " ".join(queued(server, **given).problems([], []))
-
-
-def test_a_revision_is_part_of_the_key(server: Loopback):
-    assert editor(server, revision="2026-11-18").spec.key != editor(server).spec.key
 
 
 def test_a_run_says_once_that_a_new_checkpoint_is_not_noticed_and_status_when_edits_were_made(

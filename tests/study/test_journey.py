@@ -15,17 +15,6 @@ from stillme.study.entry import invite, withdraw
 from tests.study.conftest import Served
 
 
-def test_from_the_first_page_to_the_completion_code(served: Served) -> None:
-    browser = served.browser().enter()
-    assert "I agree to take part" in browser.page()
-    browser.to_rating()
-    assert browser.save(browser.answers()).status_code == 200
-    assert browser.complete().json() == {"missing": []}
-    assert "Return to Prolific" in browser.page()
-    left = browser.ask("GET", "/finish")
-    assert left.headers["location"] == "https://app.prolific.com/submissions/complete?cc=DONE1"
-
-
 def test_the_address_loses_the_participants_id_at_once(served: Served) -> None:
     browser = served.browser().enter("secretpid")
     browser.to_rating()
@@ -56,31 +45,30 @@ def test_consent_is_kept_with_the_hash_of_its_text(served: Served) -> None:
     assert begun - 1 <= row["at"] <= time.time() + 1
 
 
-def test_who_declines_is_let_go_without_a_place(served: Served) -> None:
-    browser = served.browser().enter()
-    browser.form("/study/consent", decision="decline", version="1")
-    assert "did not agree" in browser.page()
-    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=NOCON1")
-    assert set(served.column("SELECT state FROM slot")) == {"open"}
-    assert browser.ask("GET", "/study").status_code == 200
-
-
-def test_a_phone_is_turned_away_and_its_place_is_free_again(served: Served) -> None:
-    browser = served.browser().enter()
-    browser.agree()
-    browser.form("/study/device", width="390", storage="yes")
-    assert "does not fit" in browser.page()
-    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=DEVICE1")
-    assert set(served.column("SELECT state FROM slot")) == {"open", "void"}
-
-
-def test_whoever_finds_no_place_is_told_and_paid(serve: Callable[..., Served]) -> None:
+@pytest.mark.parametrize(
+    ("way", "words", "code", "places"),
+    [
+        ("declines", "did not agree", "NOCON1", {"open"}),
+        ("has a phone", "does not fit", "DEVICE1", {"open", "void"}),
+        ("finds no place", "All places are taken", "OTHER1", {"done"}),
+    ],
+)
+def test_who_cannot_take_part_is_told_why_and_gets_the_code_for_it(
+    serve: Callable[..., Served], way: str, words: str, code: str, places: set[str]
+) -> None:
     served = serve(tasks=1, raters=1, checks=False)
-    served.browser().take_part("pid1")
-    late = served.browser().enter("pid2")
-    late.agree()
-    assert "All places are taken" in late.page()
-    assert late.ask("GET", "/finish").headers["location"].endswith("cc=OTHER1")
+    if way == "finds no place":
+        served.browser().take_part("pid1")
+    browser = served.browser().enter("pid2")
+    if way == "declines":
+        browser.form("/study/consent", decision="decline", version="1")
+    else:
+        browser.agree()
+    if way == "has a phone":
+        browser.form("/study/device", width="390", storage="yes")
+    assert words in browser.page()
+    assert browser.ask("GET", "/finish").headers["location"].endswith(f"cc={code}")
+    assert set(served.column("SELECT state FROM slot")) == places
 
 
 def test_training_explains_wrong_answers_and_lets_only_right_ones_pass(served: Served) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from stillme.core.errors import StillmeError
+from stillme.runs import participants
 from stillme.study import config
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.drawing import PLATFORMS
 from stillme.study.entry import platform_hash
-from stillme.study.submissions import DECISIONS, apply_statuses
+from stillme.study.submissions import DECISIONS, apply_statuses, describe
 from tests.study.conftest import Served
 
 
@@ -48,9 +49,9 @@ def test_the_code_is_on_the_page_and_only_at_the_end(served: Served) -> None:
     browser.save(browser.answers())
     browser.complete()
     assert '<code id="completion-code">DONE1</code>' in browser.page()
-    declined = served.browser().enter("two")
-    declined.form("/study/consent", decision="decline", version="1")
-    assert '<code id="completion-code">NOCON1</code>' in declined.page()
+    assert "Return to Prolific" in browser.page()
+    left = browser.ask("GET", "/finish").headers["location"]
+    assert left == "https://app.prolific.com/submissions/complete?cc=DONE1"
 
 
 def test_too_many_wrong_tries_at_the_training_end_with_the_code_for_that(serve: Callable[..., Served]) -> None:
@@ -148,3 +149,35 @@ def test_decisions_approve_work_and_reject_only_missed_attention_checks(served: 
 def test_a_file_that_is_no_export_is_refused(served: Served, tmp_path: Path) -> None:
     with pytest.raises(StillmeError, match="lacks the columns of an export"):
         apply_statuses(served.study, exported(tmp_path, [{"name": "x"}]))
+
+
+def export(path: Path, names: list[str]) -> Path:
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["Submission id", "Participant id", "Status", "Age", "Sex", "Ethnicity simplified"])
+        for place, name in enumerate(names):
+            writer.writerow(
+                [f"s{name}", name, "APPROVED", 30 + place, "Female", ["White", "CONSENT_REVOKED"][place % 2]]
+            )
+    return path
+
+
+def test_only_raters_who_finished_are_counted_and_nobody_is_named(serve: Callable[..., Served], tmp_path: Path) -> None:
+    served = serve(tasks=3, per_task=1, raters=2, checks=False)
+    names = [f"pid{number}" for number in range(6)]
+    for name in names:
+        served.browser().take_part(name)
+    served.browser().enter("pid9")
+    described = describe(served.study, export(tmp_path / "export.csv", [*names, "pid9", "stranger"]), tmp_path)
+    assert (described.count, described.age_mean) == (6, 32.5)
+    assert described.attributes["Sex"] == {"Female": 6}
+    assert described.attributes["Ethnicity simplified"] == {participants.RARE: 3, participants.MISSING: 3}
+    kept = (tmp_path / participants.FILE).read_text()
+    assert not any(name in kept for name in names)
+
+
+@pytest.mark.parametrize("text", ["", "Participant id\np1\n", "Age\n3\n"])
+def test_another_file_is_one_sentence(serve: Callable[..., Served], tmp_path: Path, text: str) -> None:
+    (tmp_path / "export.csv").write_text(text)
+    with pytest.raises(StillmeError, match="Name a demographic export from Prolific"):
+        describe(serve().study, tmp_path / "export.csv", tmp_path)

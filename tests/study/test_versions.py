@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +19,7 @@ from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
+from tests.processes import Started
 from tests.study.annotators import free_port
 from tests.study.conftest import Browser, Served, table
 from tests.study.studies import write_study
@@ -137,20 +134,12 @@ def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch:
 def test_the_preview_command_serves_until_interrupted(folder: Path, tmp_path: Path) -> None:
     port, scratch = free_port(), tmp_path / "scratch"
     scratch.mkdir()
-    command = [sys.executable, "-m", "stillme", "study", "preview", str(folder), "--port", str(port)]
-    environment = {**os.environ, "TMPDIR": str(scratch)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as running:
-        for _ in range(600):
-            try:
-                with urlopen(f"http://127.0.0.1:{port}/") as answer:
-                    assert answer.status == 200
-                    break
-            except OSError:
-                time.sleep(0.1)
-        assert list(scratch.glob("stillme-preview-*"))
-        running.send_signal(signal.SIGINT)
-        said, _ = running.communicate(timeout=60)
-    assert f"Preview at http://127.0.0.1:{port}/i/" in said
-    assert running.returncode == 0
+    running = Started("study", "preview", folder, "--port", port, environment={"TMPDIR": str(scratch)})
+    running.wait_until(lambda: f"Preview at http://127.0.0.1:{port}/i/" in running.said())
+    with urlopen(f"http://127.0.0.1:{port}/") as answer:
+        assert answer.status == 200
+    assert list(scratch.glob("stillme-preview-*"))
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
     assert not list(scratch.glob("stillme-preview-*"))
     assert not (folder / "study.sqlite").exists()

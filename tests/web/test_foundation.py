@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -293,6 +294,22 @@ def test_an_odd_number_is_the_senders_fault(client: TestClient, text: str) -> No
     assert client.post("/change", content=b"word=x", headers=length).status_code in (400, 413)
 
 
+@contextmanager
+def served(before: str) -> Iterator[str]:
+    """The small app in a process of its own, after some lines of Python; its address."""
+    script = (
+        "from stillme.web import serving; from tests.web.test_foundation import small_app; app = small_app()\n"
+        f"{before}\n"
+        "server = serving.WebServer.choose(port=0); print(server.address, flush=True); server.run(app)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
 def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
     """1,200 connections that never finish a request; a slow one; and one that sends a byte now and then."""
     resource = pytest.importorskip("resource")
@@ -300,17 +317,9 @@ def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
     if hard < 4096 and hard != resource.RLIM_INFINITY:
         pytest.skip("this system permits too few files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
-    script = (
-        "import sys; from stillme.web import serving; serving.REQUEST_SECONDS = 4.0\n"
-        "from stillme.web.serving import WebServer; from tests.web.test_foundation import small_app\n"
-        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))\n"
-        "server = WebServer.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     opened: list[socket.socket] = []
-    try:
-        assert process.stdout
-        address = process.stdout.readline().strip()
+    limits = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))"
+    with served(f"serving.REQUEST_SECONDS = 4.0\n{limits}") as address:
         where = ("127.0.0.1", int(address.rpartition(":")[2]))
         for number in range(1200):
             connection = socket.create_connection(where, timeout=20)
@@ -331,15 +340,9 @@ def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
                 body.sendall(b"x")
                 time.sleep(0.2)
         assert time.monotonic() - began < 30
-        closed = sum(_is_closed(connection) for connection in opened)
-        assert closed >= 1199
-    finally:
-        for connection in opened:
-            connection.close()
-        process.kill()
-        process.wait()
-        assert process.stdout
-        process.stdout.close()
+        assert sum(_is_closed(connection) for connection in opened) >= 1199
+    for connection in opened:
+        connection.close()
 
 
 def _is_closed(connection: socket.socket) -> bool:
@@ -353,27 +356,11 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def test_a_connection_that_asks_properly_is_kept() -> None:
-    script = (
-        "from stillme.web import serving; serving.REQUEST_SECONDS = 1.0\n"
-        "from stillme.web.serving import WebServer; from tests.web.test_foundation import small_app\n"
-        "import time\n"
-        "app = small_app()\n"
-        "@app.get('/slow')\n"
-        "def slow() -> str:\n    time.sleep(2.5); return 'slow'\n"
-        "server = WebServer.choose(port=0); print(server.address, flush=True); server.run(app)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout
-        address = process.stdout.readline().strip()
+    slow = "@app.get('/slow')\ndef slow() -> str:\n    import time; time.sleep(2.5); return 'slow'"
+    with served(f"serving.REQUEST_SECONDS = 1.0\n{slow}") as address:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
         for path, said in (("/", b"hello"), ("/slow", b'"slow"'), ("/", b"hello")):
             connection.request("GET", path)
             assert connection.getresponse().read() == said
             time.sleep(1.5)
         connection.close()
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout
-        process.stdout.close()

@@ -1,4 +1,4 @@
-"""What curators did, in order: an append-only log beside the pools.
+"""What curators did, in order: an append-only log next to the pools.
 
 Everything else (what is ticked, who chose whom, how far each curator is) is derived from the log, so that a crash loses
 nothing that was written, and undoing is one more line.

@@ -194,15 +194,15 @@ class Workspace:
         return hints(measured.values if measured else {})
 
     def _resembles(self, candidate: str, places: Mapping[str, int]) -> list[str]:
-        said: dict[str, None] = {}
+        warnings: dict[str, None] = {}
         for pair in self._similar:
             if candidate in (pair.first, pair.second):
                 other = pair.second if pair.first == candidate else pair.first
                 cell = ", ".join(self.pools.by_id[other].attributes.values())
                 who = f"candidate {places[other]}" if other in places else f"a candidate of {cell}"
                 same = "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
-                said[f"{same} {who}"] = None
-        return list(said)
+                warnings[f"{same} {who}"] = None
+        return list(warnings)
 
 
 def clean_name(name: str) -> str:

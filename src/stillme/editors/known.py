@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Picture: TypeAlias = "NDArray[np.uint8]"
 
 INSTRUCTION = "Dress the person in a dark suit."
-"""What every known change is said to be an edit for: none of them makes it."""
+"""What every known change names as its edit: none of them makes it."""
 STEPS = (-12, -10, -8, -6, -4, -2, 2, 4, 6, 8, 10, 12)
 """Skin ramp, in L* units."""
 STOPS = (-0.5, 0.5)

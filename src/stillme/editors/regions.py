@@ -25,7 +25,7 @@ _FROM_XYZ = np.linalg.inv(_TO_XYZ)
 _FINE = 65535
 """Steps of a table. One is less than a hundredth of L*."""
 _AT_ONCE = 16384
-"""Pixels whose numbers fit the processor's cache together."""
+"""Pixels whose numbers fit the processor's cache at once."""
 
 
 def lab_of(pixels: Pixels) -> Floats:

@@ -1,6 +1,6 @@
 """Turn a pair into a question to a model, and the model's answer into ratings.
 
-The model is told the editor's instruction and shown the images. It is not told the editor, the arm, the group or the
+The model gets the editor's instruction and the images. It does not get the editor, the arm, the group or the
 file name; with `disclosure = "paper"` it gets the labels that the paper's judges got.
 """
 

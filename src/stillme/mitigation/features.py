@@ -51,10 +51,9 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """A description that names no demographic group."""
+class _Answered:
+    """What every answer of an extractor brings along."""
 
-    features: Features
     raw: str | None = None
     """The raw answers, including a rejected first one."""
     effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -63,23 +62,24 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
-    """The extractor refused to describe this person, or found no one. A finding, never an error."""
+class Described(_Answered):
+    """A description that names no demographic group."""
 
-    reason: str
-    raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    cost: float = 0.0
+    features: Features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class Declined(_Answered):
+    """The extractor refused to describe this person, or found no one. A finding, never an error."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable(_Answered):
     """The answer was rejected twice, the second time after the extractor was told why."""
 
     problem: str
-    raw: str | None = None
-    effective: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    cost: float = 0.0
 
 
 Extraction = Described | Declined | Unusable | Failed

@@ -28,11 +28,11 @@ _PHRASE_WORDS = 8
 _NEARBY_WORDS = 5
 """A colour without a noun of its own may still describe one that follows within so many words."""
 _BEFORE = 100
-"""Characters before a word that can say of what it is said."""
+"""Characters before a word that can name its noun."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(])\s*$")
 _AFTER_LOWER_CASE = re.compile(r"(?<![\w'-])[a-z][\w'-]*,?\s+$")
 _SUBJECT = re.compile(r"(\w+)\s+(?:is|are)\s+(?:\w+\s+)?$")
-"""What a colour is said of: "the skin is Black"."""
+"""What a colour describes: "the skin is Black"."""
 _OF_PEOPLE = frozenset({"people", "belonging"})
 """Nouns of `labels.toml` that stand for a person or a people; the others stand for what a person has."""
 _UNSEEN = frozenset({"Mn", "Me", "Cf"})

@@ -101,8 +101,8 @@ class Case:
             size = 1 if plugin.capabilities.batching == "none" else size
             shares = plugin.capabilities.batching == "shared_image"
         for _, group in itertools.groupby(tasks, lambda task: shares and task.portraits[0].id):
-            together = list(group)
-            yield from (together[start : start + max(1, size)] for start in range(0, len(together), max(1, size)))
+            tasks = list(group)
+            yield from (tasks[start : start + max(1, size)] for start in range(0, len(tasks), max(1, size)))
 
 
 def check_plugin(
@@ -212,8 +212,8 @@ def _blind(case: Case) -> Iterator[str]:
             return
         other = {name: f"not {value}" for name, value in {"race": "x", **portrait.attributes}.items()}
         if isinstance(plugin, Editor):
-            told = replace(task, portraits=(replace(portrait, attributes=other),))
-            if not plugin.capabilities.attributes_matter and not _agree(before, _one(plugin, told), within=0):
+            relabelled = replace(task, portraits=(replace(portrait, attributes=other),))
+            if not plugin.capabilities.attributes_matter and not _agree(before, _one(plugin, relabelled), within=0):
                 yield "it edits the same picture differently with other labels; declare `attributes_matter`"
             return
         if not plugin.capabilities.labels and not _agree(before, _one(plugin, replace(task, labels=other))):

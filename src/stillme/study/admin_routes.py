@@ -55,9 +55,9 @@ def overview(request: Request, context: Context) -> Response:
     found = overview_of(study)
     with study.database.reading() as connection:
         missed = [answer for answer in check_answers(study, connection) if not answer["right"]]
-        said = comments(study, connection)
+        written = comments(study, connection)
     titles = {name: axis.title for name, axis in rubric.load().axes.items()}
-    shown = {"overview": found, "missed": missed, "comments": said, "advice": ADVICE, "titles": titles}
+    shown = {"overview": found, "missed": missed, "comments": written, "advice": ADVICE, "titles": titles}
     return _page(context, token, "admin.html", **shown)
 
 

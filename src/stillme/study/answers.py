@@ -14,7 +14,7 @@ from stillme.core import rubric
 from stillme.core.types import digest
 from stillme.study.assignment import Held, finish
 from stillme.study.config import StudyConfig
-from stillme.study.entry import move
+from stillme.study.entry import RequestRefused, move
 from stillme.study.items import EXAMPLE, Expected, Item, anchors, format_of, turned_back
 from stillme.study.opening import Study
 from stillme.web.database import Transaction
@@ -121,16 +121,23 @@ def _hint(question: str, right: tuple[int, int] | None, value: int | None) -> st
     return f"Look again: here we would answer {named}."
 
 
-class StalePage(Exception):
+class StalePage(RequestRefused):
     """The slot is no longer this participant's, or a later page of theirs holds it."""
 
+    status = 409
+    text = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
 
-class NotSeen(Exception):
+
+class NotSeen(RequestRefused):
     """An answer to an item whose pictures were not all on the screen."""
 
+    text = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
 
-class NotAsked(Exception):
+
+class NotAsked(RequestRefused):
     """An answer to something that was not asked."""
+
+    text = "That was not asked."
 
 
 def presented_items(study: Study, connection: Transaction, slot: str) -> tuple[PresentedItem, ...]:

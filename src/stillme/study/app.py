@@ -1,4 +1,4 @@
-"""Put the study's app together, and serve it."""
+"""The study's app: build it, serve it, preview it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from stillme.study import admin_routes, participant_routes
-from stillme.study.answers import NotAsked, NotSeen, StalePage
+from stillme.study.answers import StalePage
 from stillme.study.config import FILE, InvalidStudy, lacking_for_people, warnings
-from stillme.study.entry import EntryRefused, invite
+from stillme.study.entry import RequestRefused, invite
 from stillme.study.opening import DATABASE, Study, open_study
 from stillme.study.participant_routes import StudyContext
 from stillme.web.app import Pages, Site, create_app
@@ -41,16 +41,14 @@ def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = Fal
         requests=RequestLimit(per_minute=limits.requests_per_minute, burst=int(limits.requests_per_minute)),
         logins=RequestLimit(per_minute=6, burst=6),
     )
-    for kind in (HTTPException, sqlite3.OperationalError, StalePage, NotAsked, NotSeen, EntryRefused):
+    for kind in (HTTPException, sqlite3.OperationalError, RequestRefused):
         app.add_exception_handler(kind, _explain)
     for module in (participant_routes, admin_routes):
         app.include_router(module.routes)
     return app
 
 
-_STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
 _CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
-_NOT_SEEN = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
 
 
 def _explain(request: Request, error: Exception) -> Response:
@@ -58,14 +56,10 @@ def _explain(request: Request, error: Exception) -> Response:
     context: StudyContext = request.app.state.context
     title, headers = "Not possible", None
     match error:
-        case StalePage():
-            status, text = 409, _STALE if context.study.is_open else _CLOSED
-        case NotAsked():
-            status, text = 422, "That was not asked."
-        case NotSeen():
-            status, text = 422, _NOT_SEEN
-        case EntryRefused():
-            status, title, text = 403, "This link does not work", str(error)
+        case StalePage() if not context.study.is_open:
+            status, text = error.status, _CLOSED
+        case RequestRefused():
+            status, title, text = error.status, error.title, str(error) or error.text
         case HTTPException():
             status, title, headers = error.status_code, _TITLES.get(error.status_code, title), error.headers
             text = "Please check the address." if status == 404 else error.detail

@@ -42,10 +42,10 @@ class FailedChecks:
 
     rater: str
     flags: tuple[str, ...]
-    said: str
+    answers: str
 
     def __str__(self) -> str:
-        return f"{self.rater}: {', '.join(self.flags)}; {self.said}"
+        return f"{self.rater}: {', '.join(self.flags)}; {self.answers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +132,11 @@ def _failed_checks(study: Study, connection: Transaction) -> Iterator[tuple[Rate
     for quality in rater_qualities(study, connection):
         flags = tuple(flag for flag in quality.flags if flag in FAILING)
         if quality.rater in people and flags:
-            said = _said(quality, [row for row in given if row.rater.name == quality.rater])
-            yield people[quality.rater], FailedChecks(rater=quality.rater, flags=flags, said=said)
+            answers = _summary(quality, [row for row in given if row.rater.name == quality.rater])
+            yield people[quality.rater], FailedChecks(rater=quality.rater, flags=flags, answers=answers)
 
 
-def _said(quality: RaterQuality, rows: Sequence[Rating]) -> str:
+def _summary(quality: RaterQuality, rows: Sequence[Rating]) -> str:
     passed, seen = quality.attention
     checks = Counter(row.value for row in rows if row.item.kind == "attention")
     scores = Counter(row.value for row in rows if row.item.kind == "real")
@@ -249,7 +249,7 @@ class _Ledger:
     def _row(self, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, Json]) -> AssessmentRow:
         first = answers[0]
         shown = {"side": "AB"[first.side], "position": first.position + 1}
-        said = Assessment(
+        assessment = Assessment(
             ratings={
                 row.axis: Rated(score=row.value) if row.is_score else Abstained(reason=_why_not(row)) for row in answers
             },
@@ -260,7 +260,7 @@ class _Ledger:
             edit=output.edit,
             epoch=epoch,
             judge=self._judge,
-            assessment=said,
+            assessment=assessment,
             attempts=1,
             seconds=0.0,
             cost=0.0,

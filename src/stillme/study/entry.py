@@ -24,8 +24,19 @@ _PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
 _WRONG_TRY = "wrong try"
 
 
-class EntryRefused(Exception):
-    """An entry that is refused; the message is shown to the participant."""
+class RequestRefused(Exception):
+    """A request that is refused: with which status, and what the participant reads."""
+
+    status = 422
+    title = "Not possible"
+    text = ""
+
+
+class EntryRefused(RequestRefused):
+    """An entry that is refused, for the reason in its message."""
+
+    status = 403
+    title = "This link does not work"
 
 
 class TooLate(Exception):

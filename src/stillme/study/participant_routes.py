@@ -198,11 +198,11 @@ def device(context: Context, form: Form, visitor: Participant) -> Response:
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
         if moved:
-            said = (form.get("brightness") == "yes", form.get("filters") == "yes")
+            screen = (form.get("brightness") == "yes", form.get("filters") == "yes")
             # A participant who begins again may have another device.
             connection.execute(
                 "INSERT OR REPLACE INTO device VALUES (?, ?, ?, ?, ?, ?)",
-                (visitor.participant, width, height, number_in(form, "ratio") / 100, *said),
+                (visitor.participant, width, height, number_in(form, "ratio") / 100, *screen),
             )
         if moved and not fits:
             release_own_slot(connection, visitor.participant, "incompatible")

@@ -153,7 +153,7 @@ def _rating(study: Study, rater: Rater, row: Any) -> Rating:
     output = 1 - side if row["swapped"] else side
     if axis == ROLE_AXIS:
         side, output = row["swapped"], 0
-        value, first = (turned_back(said) if row["swapped"] and said else said for said in (value, first))
+        value, first = (turned_back(answer) if row["swapped"] and answer else answer for answer in (value, first))
     return Rating(
         rater=rater,
         item=item,
@@ -370,11 +370,11 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 
 def _repeat(rows: Sequence[Rating]) -> float | None:
     """Mean points between two answers to the same; naming the other person is as much as two."""
-    told = [row for row in rows if row.value != CANNOT_TELL]
-    first = {(row.item.id, row.output, row.axis): row.value for row in told if row.item.kind == "real"}
+    certain = [row for row in rows if row.value != CANNOT_TELL]
+    first = {(row.item.id, row.output, row.axis): row.value for row in certain if row.item.kind == "real"}
     pairs = [
         (row, first[key])
-        for row in told
+        for row in certain
         if row.item.kind == "repeat" and (key := (row.item.repeats, row.output, row.axis)) in first
     ]
     apart = [2.0 * (row.value != was) if row.axis == ROLE_AXIS else abs(row.value - was) for row, was in pairs]

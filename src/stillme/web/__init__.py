@@ -1,4 +1,4 @@
-"""What the web apps share: safe by default, on loopback unless told otherwise, nothing from a CDN.
+"""What the web apps share: safe by default, on loopback by default, nothing from a CDN.
 
 An app is a package with `templates/` and `static/`; `curation.app` is a small example. `web.app` builds it with
 the guard and the headers, `web.sessions` lets people in, `web.serving` runs it, `web.database` keeps what they do.

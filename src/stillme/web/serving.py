@@ -1,4 +1,4 @@
-"""Start a server on a port that is free, on loopback unless told otherwise."""
+"""Start a server on a port that is free, on loopback by default."""
 
 from __future__ import annotations
 

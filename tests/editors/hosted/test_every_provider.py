@@ -44,7 +44,7 @@ def test_the_picture_comes_back(provider: Provider, at: At):
     assert outcome.effective["size"] == [16, 16]
 
 
-@every_provider
+@every_way
 def test_it_conforms(provider: Provider, people: list[Portrait]):
     with serving(provider.behave) as server:
         check_plugin(provider.kind, people[:2], provider.settings(server.url))

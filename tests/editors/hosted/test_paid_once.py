@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.core import registry
 from stillme.core.http.replies import Reply
 from stillme.core.types import Edited, Failed
-from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.portraits.synthetic import portraits
 from stillme.runs.run import Run
 from stillme.runs.status import status_of
@@ -36,8 +31,8 @@ from tests.editors.hosted.providers import (
     prediction,
 )
 from tests.editors.hosted.test_every_provider import At
+from tests.processes import Started
 
-KINDS = {"fal": Fal, "replicate": Replicate, "bfl": Bfl, "dashscope": DashScope}
 REQUESTS = 12
 
 
@@ -76,11 +71,6 @@ def audit(write_audit: Callable[..., Path], provider: Provider, server: Loopback
         f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
         f"poll_seconds = 0.005\nprice = {{ image = 0.04 }}\nconcurrency = 1\n{task}"
     )
-
-
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
 
 
 no_picture = pytest.mark.parametrize(
@@ -286,7 +276,7 @@ def test_work_at_a_host_that_must_not_see_the_key_is_followed_by_its_name(at: At
 
 
 @queues
-def test_the_ledger_equals_the_servers_count(write_audit: Callable[..., Path], found: None, provider: Provider):
+def test_the_ledger_equals_the_servers_count(write_audit: Callable[..., Path], provider: Provider):
     with serving(provider.behave) as server:
         folder = audit(write_audit, provider, server)
         server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), at=provider.submit, times=2)
@@ -306,7 +296,7 @@ def test_the_ledger_equals_the_servers_count(write_audit: Callable[..., Path], f
     assert "http" not in left, "no link stays on disk when its job has ended"
 
 
-def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable[..., Path], found: None):
+def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable[..., Path]):
     with serving(BFL.behave) as server:
         folder = audit(write_audit, BFL, server)
         server.breaks(Says(body={"polling_url": "https://elsewhere.example/x"}))
@@ -316,33 +306,16 @@ def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable
     assert (totals.cost, totals.unpriced) == (pytest.approx(REQUESTS * 0.04), 1)
 
 
-RUN = (
-    "import sys\n"
-    "from pathlib import Path\n"
-    "from stillme.core import registry\n"
-    "from stillme.api.pipeline import run_stages\n"
-    "from tests.editors.hosted.test_paid_once import KINDS\n"
-    "registry.editor_class = KINDS.__getitem__\n"
-    "run_stages(Path(sys.argv[1]), ('edit',))\n"
-)
-
-
 @pytest.mark.parametrize("provider", [FAL, REPLICATE], ids=lambda provider: provider.name)
-def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(
-    write_audit: Callable[..., Path], found: None, provider: Provider
-):
+def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(write_audit: Callable[..., Path], provider: Provider):
     with serving(provider.behave) as server:
         folder = audit(write_audit, provider, server)
         place, says = LOOKS[provider.kind.name]
         server.breaks(says, at=place, times=100_000)
-        process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
-        end = time.monotonic() + 60
-        while not any(place in asked.path for asked in server.asked):
-            assert time.monotonic() < end, "the run looked at no job"
-            assert process.poll() is None, "the run ended"
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
+        running = Started("run", folder, "--only", "edit")
+        running.wait_until(lambda: any(place in asked.path for asked in server.asked))
+        running.kill()
+        running.wait()
         assert handed_in(server) == 1
         server.faults.clear()
         tally = run_stages(folder, ("edit",)).tallies[0]
@@ -353,7 +326,7 @@ def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(
 
 @pytest.mark.parametrize("provider", [FAL, REPLICATE], ids=lambda provider: provider.name)
 def test_a_job_that_the_provider_has_forgotten_is_made_again_and_counted(
-    write_audit: Callable[..., Path], found: None, provider: Provider
+    write_audit: Callable[..., Path], provider: Provider
 ):
     with serving(provider.behave) as server:
         folder = audit(write_audit, provider, server)

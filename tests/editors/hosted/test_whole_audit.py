@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.core import images, registry
+from stillme.core import images
 from stillme.core.types import Edited
-from stillme.editors.folder import Folder
-from stillme.editors.hosted.gemini import Gemini
-from stillme.editors.hosted.openai import OpenAIImages
 from stillme.editors.noop import Noop
 from stillme.runs.run import Run
 from stillme.runs.status import status_of
@@ -28,7 +25,6 @@ def outcomes(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(registry, "editor_class", lambda name: OpenAIImages)
     with serving(OPENAI.behave) as server:
         folder = write_audit(f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"')
         server.breaks(openai_error("moderation_blocked"))
@@ -46,7 +42,6 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
 def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
     write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(registry, "editor_class", lambda name: Gemini)
     with serving(GEMINI.behave) as server:
         folder = write_audit(
             f'use = "gemini"\n[editors.parameters]\nbase_url = "{server.url}"', extra="[executor]\nattempts = 1"
@@ -69,7 +64,6 @@ def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
 def test_a_failure_whose_cost_is_unknown_is_not_shown_as_free(
     write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(registry, "editor_class", lambda name: OpenAIImages)
     monkeypatch.setattr("tests.editors.hosted.providers.scaled", lambda picture, size: picture[:-40])
     with serving(OPENAI.behave) as server:
         folder = write_audit(
@@ -98,7 +92,6 @@ def test_a_picture_that_nobody_can_read_is_a_failure_of_any_editor(
 def test_missing_files_are_listed_and_picked_up_when_they_appear(
     write_audit: Callable[..., Path], portraits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(registry, "editor_class", lambda name: Folder)
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     inverted = {file.stem: images.encode_png(255 - images.read_rgb(file)) for file in portraits.glob("*.png")}

@@ -79,7 +79,7 @@ class Program:
         self.placeholders = names_in(parameters.run)
 
     def spec(self) -> Spec:
-        """What keys its results: its command line as written, and the content of the files beside audit.toml in it."""
+        """What keys its results: its command line as written, and the content of the files that it names."""
         files = {argument: sha256_of(file) for argument, file in self._files()}
         stated: Mapping[str, Json] = self._settings.model_dump(mode="json")
         return Spec(use="command", version=self._settings.version or digest(files), parameters=stated)
@@ -94,7 +94,7 @@ class Program:
         if shutil.which(self._executable()) is None:
             in_folder = (self._folder / program).is_file() and "/" not in program
             yield f"`run` starts {program!r}, which " + (
-                f"lies beside audit.toml; write './{program}'"
+                f"is in the folder of audit.toml; write './{program}'"
                 if in_folder
                 else "is not there or not executable; correct it, or install it"
             )
@@ -137,7 +137,7 @@ class Program:
         return str(self._folder / Path(program).expanduser()) if "/" in program else program
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        """The arguments that are files beside or below audit.toml; also in `--script=edit.py`."""
+        """The arguments that are files in or below the folder of audit.toml; also in `--script=edit.py`."""
         for argument in self._settings.run:
             for written in {argument, argument.partition("=")[2]} - {""}:
                 with suppress(OSError, ValueError):  # a text that is too long for a name, or holds what no name can

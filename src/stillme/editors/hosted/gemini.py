@@ -1,4 +1,4 @@
-"""Google's Gemini image models. A refusal has status 200, too: marked in one of two fields, or said in words.
+"""Google's Gemini image models. A refusal has status 200, too: marked in one of two fields, or given in words.
 
 https://ai.google.dev/api/generate-content; on Vertex AI, a Google Cloud project and its credentials instead of a key
 (https://cloud.google.com/vertex-ai/generative-ai/docs/start/quickstart). Imagen's `edit_image` is left out: it edits by

@@ -57,8 +57,26 @@ class ProviderAdapter(ABC):
         return {name: value for name, value in found.items() if value is not None}
 
 
-class _OpenAIResponses(ProviderAdapter):
+class _OpenAI(ProviderAdapter):
+    """Both of OpenAI's APIs."""
+
     detail_per_image = True
+    own: ClassVar[Mapping[str, Any]] = {}
+    """What only this API is told."""
+
+    def request_settings(self, settings: ModelSettings) -> dict[str, Any]:
+        names = {"reasoning_effort": "effort", "text_verbosity": "verbosity", "service_tier": "service_tier"}
+        return {**{f"openai_{name}": getattr(settings, ours) for name, ours in names.items()}, **self.own}
+
+    @staticmethod
+    def sdk(settings: ModelSettings, key: str, http: AsyncClient) -> Any:
+        """The official client."""
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(base_url=settings.address, api_key=key, http_client=http, max_retries=0)
+
+
+class _OpenAIResponses(_OpenAI):
     required = ("output",)
     envelope = Envelope("output.*.content.*.text", "usage.input_tokens", ("usage.output_tokens",))
     paths = {
@@ -71,27 +89,18 @@ class _OpenAIResponses(ProviderAdapter):
         "store": "store",
         "schema": "text.format.type",
     }
+    # The provider is asked not to store portraits of people.
+    own = {"openai_store": False}
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
-        from openai import AsyncOpenAI
         from pydantic_ai.models.openai import OpenAIResponsesModel
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        sdk = AsyncOpenAI(base_url=settings.address, api_key=key, http_client=http, max_retries=0)
-        return OpenAIResponsesModel(settings.model, provider=OpenAIProvider(openai_client=sdk))
-
-    def request_settings(self, settings: ModelSettings) -> dict[str, Any]:
-        return {
-            "openai_reasoning_effort": settings.effort,
-            "openai_text_verbosity": settings.verbosity,
-            "openai_service_tier": settings.service_tier,
-            # The provider is asked not to store portraits of people.
-            "openai_store": False,
-        }
+        provider = OpenAIProvider(openai_client=self.sdk(settings, key, http))
+        return OpenAIResponsesModel(settings.model, provider=provider)
 
 
-class _OpenAIChat(ProviderAdapter):
-    detail_per_image = True
+class _OpenAIChat(_OpenAI):
     required = ("choices",)
     envelope = Envelope("choices.0.message.content", "usage.prompt_tokens", ("usage.completion_tokens",))
     paths = {
@@ -105,23 +114,14 @@ class _OpenAIChat(ProviderAdapter):
     }
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
-        from openai import AsyncOpenAI
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        sdk = AsyncOpenAI(base_url=settings.address, api_key=key, http_client=http, max_retries=0)
-        provider = OpenAICompatibleProvider("openai-compatible", openai_client=sdk)
+        provider = OpenAICompatibleProvider("openai-compatible", openai_client=self.sdk(settings, key, http))
         # A self-hosted model's name says nothing about its server. vLLM, SGLang, Ollama and llama.cpp accept a JSON
         # schema, and `max_tokens`, the name that OpenAI itself has deprecated.
         profile = {"supports_json_schema_output": True, "openai_chat_supports_max_completion_tokens": False}
         return OpenAIChatModel(settings.model, provider=provider, profile=cast("Any", profile))
-
-    def request_settings(self, settings: ModelSettings) -> dict[str, Any]:
-        return {
-            "openai_reasoning_effort": settings.effort,
-            "openai_text_verbosity": settings.verbosity,
-            "openai_service_tier": settings.service_tier,
-        }
 
 
 class _Gemini(ProviderAdapter):

@@ -1,14 +1,18 @@
-"""The placebo: as long as the feature sentence, and about nobody."""
+"""The arms: the placebo is as long as the feature sentence and about no one; nothing else may differ."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.core.types import Arm, Prompt
-from stillme.mitigation.arms import instruction, placebo
+from stillme.core.types import Arm, Prompt, Request, Spec
+from stillme.mitigation.arms import NotPaired, differences, instruction, placebo, require_paired
 from stillme.mitigation.features import DIMENSIONS, OPENING, listed
 from stillme.mitigation.labels import lint
+from tests import records
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
 SEEN = "deep brown skin with warm undertones oval face broad nose short curly hair"
@@ -57,3 +61,35 @@ def test_the_arms_differ_in_nothing_but_the_sentence():
 def test_two_people_in_one_request_are_told_apart():
     combined = instruction(PROMPT, Arm.FEATURE, [f"{OPENING} oval face.", f"{OPENING} long face."])
     assert combined == f"Maintain the first person's oval face. Maintain the second person's long face. {PROMPT.text}"
+
+
+EDITOR = Spec(use="flux", version="1", parameters={"steps": 28, "guidance": 4.0})
+BASE = records.request(editor=EDITOR)
+FEATURE = replace(BASE, arm=Arm.FEATURE, instruction="Maintain the person's face. Do O-01.")
+
+
+def test_the_same_request_under_two_arms_is_paired():
+    require_paired(BASE, FEATURE)
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (replace(FEATURE, seed=7), "seed: 0 and 7"),
+        (replace(FEATURE, portraits=(records.portrait("p1"),)), "portrait: p0 and p1"),
+        (replace(FEATURE, prompt=records.prompt("O-02")), "prompt: O-01 and O-02"),
+        (replace(FEATURE, editor=replace(EDITOR, parameters={"steps": 50, "guidance": 4.0})), "steps: 28 and 50"),
+        (replace(FEATURE, editor=replace(EDITOR, version="2")), "version of flux: 1 and 2"),
+        (replace(FEATURE, editor=replace(EDITOR, use="qwen")), "editor: flux and qwen"),
+        (BASE, "the arm is baseline in both"),
+    ],
+)
+def test_any_other_difference_is_rejected_by_name(other: Request, difference: str):
+    assert list(differences(BASE, other)) == [difference]
+    with pytest.raises(NotPaired, match="Run both arms in one audit"):
+        require_paired(BASE, other)
+
+
+def test_an_image_that_changed_under_the_same_id_is_noticed():
+    swapped = replace(records.portrait(), image=records.portrait("other").image)
+    assert list(differences(BASE, replace(FEATURE, portraits=(swapped,)))) == ["the image of portrait p0"]
