@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 
 from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.core.errors import StillmeError
@@ -24,7 +23,8 @@ from stillme.mitigation.features import (
     merge,
 )
 from stillme.runs.store import FeatureRow, Store
-from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, missing, run_sequentially, steps
+from stillme.runs.store.rows import Done
+from stillme.work.loop import Activity, Session, Stage, grouped, limits_of, missing_in, run_sequentially, steps
 from stillme.work.tally import Tally
 
 _LONGEST = 50
@@ -104,14 +104,7 @@ class _Work:
 
     def steps(self) -> Activity:
         extractor, store = self._extractor, self._store
-        todo = missing(
-            self._tasks,
-            lambda task: task.key,
-            partial(store.finished, "feature"),
-            self.tally,
-            failed=partial(store.failed, "feature"),
-            only_failed=self._session.options.only_failed,
-        )
+        todo = missing_in(store, "feature", self._tasks, self._session, self.tally)
         limits = limits_of(self._audit.config.executor, extractor.concurrency)
         stage = _stage(extractor, store)
         with closing(extractor):

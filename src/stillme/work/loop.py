@@ -15,13 +15,16 @@ import random
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from stillme.audit.config import ExecutorSection
 from stillme.core.errors import StoreUnwritable
 from stillme.core.types import Failed
-from stillme.runs.store.rows import Attempt
+from stillme.runs.store import Store
+from stillme.runs.store.rows import Attempt, Done, Table
 from stillme.runs.store.rows import Stage as StageName
 from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.executors import Executor, Local
@@ -31,7 +34,7 @@ from stillme.work.pace import Pace
 from stillme.work.pool import Order, Pool
 from stillme.work.spending import Price, Spending
 from stillme.work.tally import Ended, Tally, worst
-from stillme.work.workers import Placed
+from stillme.work.workers import Placed, Worker, WorkerSpec
 
 log = logging.getLogger(__name__)
 
@@ -53,25 +56,6 @@ _GRACE_SECONDS = 60.0
 """At least so long a call may still take after an end was asked for."""
 _LONG_WAIT = 30.0
 """Seconds from which on a wait is announced."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[T, R]):
-    """A task with its result."""
-
-    task: T
-    result: R
-    attempts: int
-    started: float
-    """When the last attempt began, on the clock of `time.monotonic`."""
-    last_seconds: float
-    """Of the last attempt."""
-    seconds: float
-    """Of all attempts."""
-    cost: float
-    """Of all attempts, in dollars."""
-    unpriced: bool = False
-    """Whether a try was charged, or may have been, whose price is unknown."""
 
 
 def _never() -> str:
@@ -183,6 +167,25 @@ def missing(
     yield from again
 
 
+def missing_in(
+    store: Store,
+    table: Table,
+    tasks: Iterable[T],
+    session: Session,
+    tally: Tally,
+    *,
+    finished: Callable[[Sequence[str]], set[str]] | None = None,
+) -> Iterator[T]:
+    """Those that have no final row in a table of the ledger."""
+    finished = finished or partial(store.finished, table)
+    failed, only_failed = partial(store.failed, table), session.options.only_failed
+    return missing(tasks, _key_of, finished, tally, failed=failed, only_failed=only_failed)
+
+
+def _key_of(task: Any) -> str:
+    return task.key
+
+
 def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | None = None) -> Iterator[list[T]]:
     """Neighbouring tasks in batches of up to `size`, which share `together` where it is given."""
     runs = itertools.groupby(tasks, together) if together else [(None, iter(tasks))]
@@ -207,17 +210,30 @@ def steps(
     return ended
 
 
-def until_ready(worker: Placed[T, R], session: Session, tally: Tally) -> Generator[None]:
-    """Wait until there is somebody to do the work."""
-    began = time.monotonic()
-    while not worker.ready and not session.should_end():
-        if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
-            tally.waits = "no worker has started yet"
-            session.options.say(
-                f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run."
-            )
-        yield
-    tally.waits = ""
+def work_on(
+    spec: WorkerSpec | None,
+    here: Worker[T, R],
+    stage_of: Callable[[Placed[T, R]], Stage[Any, R]],
+    batches: Iterable[Sequence[Any] | None],
+    *,
+    limits: Limits,
+    session: Session,
+    tally: Tally,
+) -> Activity:
+    """Do all batches where the executor places the worker, once there is something to do the work."""
+    worker = session.executor.worker(spec, here, concurrency=limits.concurrency, seconds=limits.seconds)
+    with closing(worker):
+        began = time.monotonic()
+        while not worker.ready and not session.should_end():
+            if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
+                tally.waits = "no worker has started yet"
+                session.options.say(
+                    f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run."
+                )
+            yield
+        tally.waits = ""
+        limits = replace(limits, concurrency=worker.calls)
+        return (yield from steps(stage_of(worker), batches, limits=limits, session=session, tally=tally))
 
 
 def run(

@@ -11,8 +11,6 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
 
 from PIL import ImageOps
 
@@ -27,7 +25,7 @@ from stillme.runs.store import EditRow, Store
 from stillme.work.answers import Answers
 from stillme.work.edits import requests_of
 from stillme.work.judgements import asking, worker_spec_of
-from stillme.work.loop import Activity, Session, grouped, limits_of, missing, run_sequentially, steps, until_ready
+from stillme.work.loop import Activity, Session, grouped, limits_of, missing_in, run_sequentially, work_on
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task
 from stillme.work.workers import JudgeWorker
@@ -132,28 +130,18 @@ class _Work:
         answers = Answers(named, store, ControlPairs(named, self._audit, store, session.options.say, None))
         with closing(judge):
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, named.time_limit)
-            worker = session.executor.worker(
-                worker_spec_of(named, store),
-                JudgeWorker(judge, store.pictures),
-                concurrency=limits.concurrency,
-                seconds=limits.seconds,
+            tasks = missing_in(store, "assessment", self._tasks(), session, self.tally)
+            return (
+                yield from work_on(
+                    worker_spec_of(named, store),
+                    JudgeWorker(judge, store.pictures),
+                    lambda worker: asking(worker, judge, store, answers, done_word="read"),
+                    grouped(tasks, judge.capabilities.batch),
+                    limits=limits,
+                    session=session,
+                    tally=self.tally,
+                )
             )
-            with closing(worker):
-                yield from until_ready(worker, session, self.tally)
-                limits = replace(limits, concurrency=worker.calls)
-                stage = asking(worker, judge, store, answers, done_word="read")
-                batches = grouped(self._missing(), judge.capabilities.batch)
-                return (yield from steps(stage, batches, limits=limits, session=session, tally=self.tally))
-
-    def _missing(self) -> Iterator[Task]:
-        return missing(
-            self._tasks(),
-            lambda task: task.key,
-            partial(self._store.finished, "assessment"),
-            self.tally,
-            failed=partial(self._store.failed, "assessment"),
-            only_failed=self._session.options.only_failed,
-        )
 
     def _tasks(self) -> Iterator[Task]:
         for sha256, repeats in self._pictures.items():
