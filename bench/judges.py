@@ -32,8 +32,9 @@ from PIL import Image
 from bench._figures import note
 from stillme.core.types import Assessment, ImageFile, Pair, Prompt
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Limits, Session, Stage, run
+from stillme.work.loop import run
 from stillme.work.spending import Budget, Spending
+from stillme.work.stage import Limits, Session, Stage
 from stillme.work.tally import Tally
 
 PAIRS = 500
