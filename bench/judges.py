@@ -1,8 +1,7 @@
 """Judge 500 pairs of real-size JPEGs with a loopback server that takes 50 ms, 50 questions in flight.
 
-The server runs in its own process. Compared in turns within the same run: a plain thread-pool script with the official
-client, which downscales and encodes per call as such scripts do; the same with asyncio; and Inspect AI if it is
-installed. On a shared machine, compare the CPU times: many threads get a larger share of it than few.
+The server runs in its own process. Compared in turns within the same run, by CPU time: a bare httpx loop that posts the
+same files, and Inspect AI if it is installed.
 
 The limit is what the latency allows, or what a core allows at the CPU time that our calls take, whichever is lower. The
 share of a core that a shared machine really gives is measured just before each turn. Results are medians over turns.
@@ -12,14 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,14 +25,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import httpx2
 import numpy as np
 from PIL import Image
 
 from bench._figures import note
 from stillme.core.types import Assessment, ImageFile, Pair, Prompt
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Limits, Session, Stage, run
+from stillme.work.loop import run
 from stillme.work.spending import Budget, Spending
+from stillme.work.stage import Limits, Session, Stage
 from stillme.work.tally import Tally
 
 PAIRS = 500
@@ -63,8 +62,7 @@ def main() -> None:
         turns = [pairs[start::TURNS] for start in range(TURNS)]
         methods: dict[str, Method] = {
             "stillme": partial(_stillme, url),
-            "plain thread pool": partial(_plain, url),
-            "plain asyncio": partial(_plain_async, url),
+            "bare httpx": partial(_bare, url),
         }
         if find_spec("inspect_ai"):
             methods["Inspect AI"] = partial(_inspect, url)
@@ -83,12 +81,10 @@ def main() -> None:
             print(f"{name:<28}{rate:>8,.1f} pairs/s, {1000 * cpu:.1f} ms of client CPU per pair")
         ours = measurements["stillme"]
         for name in methods.keys() - {"stillme"}:
-            ratio = median(one.rate / other.rate for one, other in zip(ours, measurements[name], strict=True))
-            print(f"{f'against {name}':<28}{f'×{ratio:.2f}':>8}")
-            rate = median(turn.rate for turn in ours)
-            note(__name__, "pairs judged", rate, "pairs/s", peer=name, of=rate / ratio)
-            rate = median(turn.rate for turn in ours)
-            note(__name__, "pairs judged", rate, "pairs/s", peer=name, of=rate / ratio)
+            theirs = median(turn.cpu for turn in measurements[name])
+            cpu = median(turn.cpu for turn in ours)
+            print(f"{f'against {name}':<28}{f'×{cpu / theirs:.2f}':>8} of its CPU")
+            note(__name__, "client CPU of a pair", 1000 * cpu, "ms", peer=name, of=1000 * theirs)
         core = median(turn.core for turn in ours)
         share = median(turn.rate / min(ideal, turn.core / turn.cpu) for turn in ours)
         print(f"{'share of a core available':<28}{core:>8.0%}")
@@ -134,6 +130,7 @@ def _stillme(url: str, pairs: Sequence[Pair]) -> int:
     saved: list[Assessment] = []
     stage: Stage[Pair, Assessment] = Stage(
         perform=lambda tasks: list(judge.judge(tasks)),
+        failed=lambda failure: Assessment(ratings={"edit_success": failure}),
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
@@ -149,51 +146,24 @@ def _stillme(url: str, pairs: Sequence[Pair]) -> int:
     return sum(assessment.failure is None for assessment in saved)
 
 
-def _plain(url: str, pairs: Sequence[Pair]) -> int:
-    """A simple script: a thread per question, images encoded for every call."""
-    from openai import OpenAI
-
-    from stillme.judges.questions import form_of
-
-    client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-    question = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
-    schema = {"name": "Evaluation", "schema": question.answer.model_json_schema()}
-
-    def ask(pair: Pair) -> bool:
-        response = client.chat.completions.create(
-            model="m",
-            messages=_messages(question.system, [_encoded(pair.sources[0]), _encoded(pair.edited)]),
-            response_format={"type": "json_schema", "json_schema": schema},
-        )
-        return bool(question.answer.model_validate_json(response.choices[0].message.content or ""))
-
-    with ThreadPoolExecutor(CONCURRENCY) as pool, client:
-        return sum(pool.map(ask, pairs))
-
-
-def _plain_async(url: str, pairs: Sequence[Pair]) -> int:
-    """The same as one event loop with as many questions in flight."""
-    from openai import AsyncOpenAI
-
+def _bare(url: str, pairs: Sequence[Pair]) -> int:
+    """What must be done in any case: read two files, post them with httpx, read the answer."""
     from stillme.judges.questions import form_of
 
     question = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
     schema = {"name": "Evaluation", "schema": question.answer.model_json_schema()}
+    form = {"model": "m", "response_format": {"type": "json_schema", "json_schema": schema}}
 
     async def ask_all() -> int:
         places = asyncio.Semaphore(CONCURRENCY)
 
-        async def ask(client: AsyncOpenAI, pair: Pair) -> bool:
+        async def ask(client: httpx2.AsyncClient, pair: Pair) -> bool:
             async with places:
-                pictures = [await asyncio.to_thread(_encoded, image) for image in (pair.sources[0], pair.edited)]
-                response = await client.chat.completions.create(
-                    model="m",
-                    messages=_messages(question.system, pictures),
-                    response_format={"type": "json_schema", "json_schema": schema},
-                )
-            return bool(question.answer.model_validate_json(response.choices[0].message.content or ""))
+                messages = _messages(question.system, [_data_uri(pair.sources[0]), _data_uri(pair.edited)])
+                response = await client.post(f"{url}/v1/chat/completions", json=form | {"messages": messages})
+            return bool(question.answer.model_validate_json(response.json()["choices"][0]["message"]["content"]))
 
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as client:
             return sum(await asyncio.gather(*(ask(client, pair) for pair in pairs)))
 
     return asyncio.run(ask_all())
@@ -215,8 +185,8 @@ def _inspect(url: str, pairs: Sequence[Pair]) -> int:
                 ChatMessageUser(
                     content=[
                         ContentText(text=question.system),
-                        ContentImage(image=_encoded(pair.sources[0])),
-                        ContentImage(image=_encoded(pair.edited)),
+                        ContentImage(image=_data_uri(pair.sources[0])),
+                        ContentImage(image=_data_uri(pair.edited)),
                     ]
                 )
             ]
@@ -244,13 +214,8 @@ def _messages(system: str, images: Sequence[str]) -> Any:
     return [{"role": "system", "content": system}, {"role": "user", "content": [text, *parts]}]
 
 
-def _encoded(image: ImageFile) -> str:
-    with Image.open(image.path) as picture:
-        small = picture.convert("RGB")
-        small.thumbnail((SIDE, SIDE))
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=92, subsampling=0)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+def _data_uri(image: ImageFile) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(image.path.read_bytes()).decode()}"
 
 
 def _pairs(folder: Path) -> list[Pair]:

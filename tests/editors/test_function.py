@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 
 from stillme import audit
 from stillme.api.pipeline import RunOptions, run_stages
@@ -235,3 +235,30 @@ def test_it_is_built_by_name_also_outside_of_an_audit(tmp_path: Path):
     (tmp_path / FILE).write_text(GREY)
     editor = registry.build("editor", "python:edit:edit", {}, base=tmp_path)
     assert isinstance(next(iter(editor.edit([request(editor)]))), Edited)
+
+
+def test_a_function_may_change_its_picture_in_place():
+    """A portrait is decoded once for all its requests."""
+    levels: list[object] = []
+
+    def blacken(image: Image.Image) -> Image.Image:
+        levels.append(image.getpixel((0, 0)))
+        image.paste((0, 0, 0), (0, 0, 2, 2))
+        return image
+
+    editor = FunctionEditor.of(blacken)
+    made = list(editor.edit([request(editor, seed=seed) for seed in (0, 1)]))
+    assert len(made) == 2
+    assert levels[0] == levels[1] != (0, 0, 0)
+
+
+def test_a_picture_with_a_colour_profile_keeps_it():
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+    def tagged(image: Image.Image) -> Image.Image:
+        image.info["icc_profile"] = profile
+        return image
+
+    made = outcome(tagged)
+    assert isinstance(made, Edited)
+    assert Image.open(io.BytesIO(made.image)).info["icc_profile"] == profile

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import stillme
+from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core import prompts
 from stillme.core.errors import StillmeError
@@ -22,6 +23,7 @@ from stillme.findings.tables.analyses import BY_NAME
 from stillme.findings.tables.paper import Chosen, make_tables
 from stillme.findings.tables.paper.table import Number
 from stillme.runs import Run
+from stillme.runs.store.pictures import Pictures
 
 GROUPS = RowsAsked(groups=("race", "gender"))
 
@@ -113,6 +115,15 @@ def test_raters_stay_apart_and_their_agreement_is_there(tmp_path: Path):
     table = (tmp_path / "run/tables/statistics/agreement.csv").read_text()
     assert "people,race_change,alpha_ordinal" in table
     assert b"ann@example.org" not in (tmp_path / "run/stillme.sqlite").read_bytes()
+
+
+def test_a_report_of_rows_asks_the_file_system_for_no_edited_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = tmp_path / "run"
+    import_rows(written(tmp_path / "rows.csv", scored()), run, GROUPS, ColumnMapping())
+    asked: list[str] = []
+    monkeypatch.setattr(Pictures, "intact", lambda _, sha256: asked.append(sha256))
+    run_stages(run, ("report",))
+    assert asked == []
 
 
 def test_every_reader_works_without_pictures(tmp_path: Path):

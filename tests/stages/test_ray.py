@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +34,9 @@ from stillme.work.ray_cluster import places_for
 from stillme.work.ray_executor import RayWorker, WorkerActor
 from stillme.work.workers import Inside, WorkerSpec
 from tests.buckets import S3, Bucket
+
+pytestmark = pytest.mark.xdist_group("ray")
+"""One cluster for all."""
 
 Write = Callable[..., Path]
 
@@ -66,6 +69,8 @@ ROWS = (
     "SELECT key, edit, judge, epoch FROM assessment ORDER BY key",
     "SELECT key, axis, outcome, score, reason FROM assessment JOIN judgement ON assessment = id ORDER BY key, axis",
 )
+EDITS = ("--only", "edit")
+"""Judges have actors of their own, which take seconds to start."""
 RAY = '[executor]\nkind = "ray"'
 WITHOUT_A_SECOND_TRY = (
     "import sys; from stillme.work.ray_executor import RayWorker; "
@@ -153,8 +158,10 @@ def rows_of(folder: Path) -> int:
         return store.query("SELECT COUNT(*) FROM edit").fetchone()[0] if "edit" in made else 0
 
 
-def begin(folder: Path, out: Path, environment: Mapping[str, str], *program: str) -> subprocess.Popen[str]:
-    command = [sys.executable, *(program or ("-m", "stillme")), "run", str(folder), "--out", str(out)]
+def begin(
+    folder: Path, out: Path, environment: Mapping[str, str], *program: str, only: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    command = [sys.executable, *(program or ("-m", "stillme")), "run", str(folder), "--out", str(out), *only]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -178,9 +185,8 @@ def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> No
         time.sleep(0.1)
 
 
-def run_to_its_end(folder: Path, out: Path, environment: Mapping[str, str], code: int = 0) -> str:
-    process = begin(folder, out, environment)
-    return ending_with(code, process)
+def run_to_its_end(folder: Path, out: Path, environment: Mapping[str, str]) -> None:
+    ending_with(0, begin(folder, out, environment))
 
 
 def ending_with(code: int, process: subprocess.Popen[str]) -> str:
@@ -220,7 +226,7 @@ def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_a
     """The negative control of the test above."""
     nodes.complete()
     folder, out = write(write_audit, prompts='["O-01", "O-02", "V-01"]', allowed=2), tmp_path / "there"
-    process = begin(folder, out, nodes.environment, "-c", WITHOUT_A_SECOND_TRY)
+    process = begin(folder, out, nodes.environment, "-c", WITHOUT_A_SECOND_TRY, only=EDITS)
     wait_for(process, lambda: begun_by(folder).total() > 3 and len(begun_by(folder)) == 2)
     killed = nodes.kill_one_of(set(begun_by(folder)))
     lines = [line.split() for line in (folder / "begun.log").read_text().splitlines()]
@@ -234,29 +240,11 @@ def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_a
 def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Nodes, write_audit: Write, tmp_path: Path):
     nodes.complete()
     folder, out = write(write_audit, prompts='["O-01"]', guilty="p3"), tmp_path / "there"
-    said = run_to_its_end(folder, out, nodes.environment, code=3)
+    said = ending_with(3, begin(folder, out, nodes.environment, only=EDITS))
     assert "this request ends its worker" in said
     with Store.reading(out) as store:
         edits = dict(store.query("SELECT portraits, outcome FROM edit WHERE final = 1").fetchall())
     assert list(edits.values()) == ["edited"] * 5
-
-
-def test_a_run_whose_cluster_lost_its_head_says_so_and_goes_on_where_it_was(
-    nodes: Nodes, write_audit: Write, tmp_path: Path
-):
-    """Ray itself would end the process within a minute, with 1 and its own words."""
-    doomed = Nodes(nodes.bucket)
-    folder, out = write(write_audit, prompts='["O-01"]', allowed=2), tmp_path / "there"
-    run = begin(folder, out, doomed.environment, "-c", LOSES_ITS_HEAD_SOON)
-    wait_for(run, lambda: rows_of(out) == 2)
-    doomed.end()
-    said = ending_with(3, run)
-    assert "the Ray cluster has ended: its head at 127.0.0.1:" in said
-    assert f"Next: stillme run {folder}" in said
-    assert rows_of(out) >= 2
-    (folder / "allowed").unlink()
-    nodes.complete()
-    run_to_its_end(folder, out, nodes.environment)
 
 
 def test_pictures_of_a_cluster_may_be_in_a_bucket(nodes: Nodes, write_audit: Write, tmp_path: Path):
@@ -434,3 +422,18 @@ def test_actors_are_as_many_as_have_a_place(resources: list[dict[str, float]], g
     machines = [{"Alive": True, "Resources": has} for has in resources]
     gone = {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 99.0}}
     assert places_for([*machines, gone], gpus) == places
+
+
+def test_a_run_whose_cluster_lost_its_head_says_so_with_the_next_command(
+    nodes: Nodes, write_audit: Write, tmp_path: Path
+):
+    """Ray itself would end the process within a minute, with 1 and its own words. The last test: no cluster is left."""
+    nodes.complete()
+    folder, out = write(write_audit, prompts='["O-01"]', allowed=2), tmp_path / "there"
+    run = begin(folder, out, nodes.environment, "-c", LOSES_ITS_HEAD_SOON)
+    wait_for(run, lambda: rows_of(out) == 2)
+    nodes.end()
+    said = ending_with(3, run)
+    assert "the Ray cluster has ended: its head at 127.0.0.1:" in said
+    assert f"Next: stillme run {folder}" in said
+    assert rows_of(out) >= 2

@@ -42,7 +42,7 @@ def whole(path: Path, drafts: Path | None = None) -> Generator[Path]:
             os.fsync(stream.fileno())
         draft.replace(path)
     except BaseException as error:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno:
             error.filename = str(path)  # that a disk is full is said without the file
         draft.unlink(missing_ok=True)
         raise

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SUPPLIED = ("image", "images", "instruction", "prompt", "seed", "portrait")
 """What a function may ask for, by the names of its parameters."""
 _ACCEPTED = "a PIL image, the bytes of an image file, its path, or an array (height × width × 3, uint8)"
+_PLAIN_WITHOUT = {"icc_profile", "transparency"}
+"""What Pillow knows of a picture that is more than its pixels."""
 _AS_IT_IS = ("RGB", "RGBA", "L")
 """Modes of Pillow that PNG keeps exactly."""
 
@@ -67,7 +69,10 @@ class FunctionEditor(Editor):
 
     def edit_one(self, request: Request) -> EditOutcome:
         """Call the function once."""
-        pictures = [images.read_picture(portrait.image.path) for portrait in request.portraits]
+        from PIL import Image
+
+        # Decoded once for all requests of a portrait; the function gets copies, which it may change.
+        pictures = [Image.fromarray(images.read_source(portrait.image.read())) for portrait in request.portraits]
         supplied = {
             "image": pictures[0],
             "images": pictures,
@@ -84,11 +89,11 @@ class FunctionEditor(Editor):
             return Failed(error=f"{type(error).__name__}: {error}", retryable=True)
         try:
             data = _encoded(result)
-            size = images.read_picture(data, name=f"what {self._function.name!r} returned").size
+            height, width = images.read_rgb(data, name=f"what {self._function.name!r} returned").shape[:2]
         except (UnreadableImage, OSError) as error:
             # Waiting does not help; a corrected function with a fixed `version` has the same key.
             return Failed(error=str(error), retryable=True, retry_after=0.0)
-        return Edited(image=data, effective={"size": list(size)})
+        return Edited(image=data, effective={"size": [width, height]})
 
 
 def _encoded(result: object) -> bytes:
@@ -97,6 +102,8 @@ def _encoded(result: object) -> bytes:
     from PIL import Image
 
     match result:
+        case Image.Image(mode="RGB", info=info) if _PLAIN_WITHOUT.isdisjoint(info):
+            return images.encode_png(np.asarray(result))
         case Image.Image():
             buffer = io.BytesIO()
             kept = result if result.mode in _AS_IT_IS else result.convert("RGB")

@@ -12,10 +12,11 @@ from stillme.core.types import Abstained, Json
 from stillme.instruments import faces
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import VisibleChange, compare, signs_of_change
+from stillme.instruments.descriptions import describe
 from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.faces.raster import Picture
 from stillme.instruments.heads import Reading, heads
-from stillme.instruments.identity import FaceDescription, cut_for, describe, distance, in_words
+from stillme.instruments.identity import FaceDescription, cut_for, distance, in_words
 from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses
 from stillme.instruments.quality import Quality, read_quality
 from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE

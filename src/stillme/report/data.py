@@ -310,7 +310,8 @@ def _with_pictures(data: ReportData, run: Run) -> ReportData:
     """Pictures that are kept elsewhere are brought here only if the page shows them."""
     pictures = run.store.pictures
     if run.design.of_rows:
-        return replace(data, is_lost=frozenset[str]().__contains__)  # there never were any
+        # There never were any, so the file system is not asked.
+        return replace(data, is_lost=frozenset[str]().__contains__, image_path=lambda _: None, link=lambda _: "")
     if not pictures.place.addresses:
         return data
     shown, gone = PicturesToShow(pictures), set[str]()

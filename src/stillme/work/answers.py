@@ -5,30 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from typing import cast
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import Assessment, Pair
-from stillme.runs.control_pairs.asking import ControlAnswer, ControlPair, ControlPairs, ControlTask
+from stillme.runs.control_pairs.asking import ControlPair, ControlPairs, ControlTask
 from stillme.runs.store import AssessmentRow, Store
-from stillme.work.loop import missing
+from stillme.runs.store.rows import Done
+from stillme.work.lookup import missing_in
 from stillme.work.shards import Shard
+from stillme.work.stage import Session
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task, example_of
 
 Asked = Task | ControlTask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What a judge said, and what that took."""
-
-    task: Asked
-    assessment: Assessment
-    attempts: int
-    seconds: float
-    cost: float
 
 
 class Answers:
@@ -42,39 +33,25 @@ class Answers:
         """Why the judge must not go on; empty while it may."""
         return self._control_pairs.stopped
 
-    def finished(self, keys: Sequence[str]) -> set[str]:
-        """Which of these need no more work."""
-        return self._store.finished("assessment", keys) | self._store.finished("control_pair", keys)
-
-    def save(self, answered: Sequence[Answered]) -> None:
+    def save(self, finished: Sequence[Done[Asked, Assessment]]) -> None:
         """Keep them for good."""
         real = [
             AssessmentRow(
-                key=answer.task.key,
-                edit=answer.task.pair.edit,
-                epoch=answer.task.pair.epoch,
+                key=done.task.key,
+                edit=done.task.pair.edit,
+                epoch=done.task.pair.epoch,
                 judge=self._judge,
-                assessment=answer.assessment,
-                attempts=answer.attempts,
-                seconds=answer.seconds,
-                cost=answer.cost,
+                assessment=done.result,
+                attempts=done.attempts,
+                seconds=done.seconds,
+                cost=done.cost,
             )
-            for answer in answered
-            if isinstance(answer.task, Task)
+            for done in finished
+            if isinstance(done.task, Task)
         ]
         if real:
             self._store.add(real)
-        known = [
-            ControlAnswer(
-                task=answer.task,
-                assessment=answer.assessment,
-                attempts=answer.attempts,
-                seconds=answer.seconds,
-                cost=answer.cost,
-            )
-            for answer in answered
-            if isinstance(answer.task, ControlTask)
-        ]
+        known = [cast("Done[ControlTask, Assessment]", done) for done in finished if isinstance(done.task, ControlTask)]
         if known:
             self._control_pairs.save(known)
 
@@ -88,20 +65,12 @@ class Mixture:
         audit: Audit,
         store: Store,
         control_pairs: ControlPairs,
+        session: Session,
         tally: Tally,
-        *,
-        only_failed: bool,
-        shard: Shard | None = None,
     ) -> None:
         self._named, self._audit, self._store = named, audit, store
-        self._waiting = missing(
-            _of_shard(control_pairs.planned(), shard),
-            lambda control_pair: control_pair.key,
-            partial(store.finished, "control_pair"),
-            tally,
-            failed=partial(store.failed, "control_pair"),
-            only_failed=only_failed,
-        )
+        planned = _of_shard(control_pairs.planned(), session.options.shard)
+        self._waiting = missing_in(store, "control_pair", planned, session, tally)
         self._next: ControlTask | None = None
         self._asked = store.count_answers(named.judge.spec.key) if control_pairs.count else 0
         """Real questions that were handed out, those of earlier runs included."""

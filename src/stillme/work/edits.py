@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import StoreDamaged
@@ -14,19 +13,10 @@ from stillme.core.protocols import Editor, expected_dollars, overrides
 from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 from stillme.runs.store import EditRow, Store
 from stillme.runs.store.opening import LEDGER
-from stillme.work.loop import (
-    Activity,
-    Done,
-    Limits,
-    Session,
-    Stage,
-    grouped,
-    limits_of,
-    missing,
-    run_sequentially,
-    steps,
-    until_ready,
-)
+from stillme.runs.store.rows import Done
+from stillme.work.lookup import grouped, missing_in
+from stillme.work.loop import Activity, run_sequentially, work_on
+from stillme.work.stage import Limits, Session, Stage, limits_of
 from stillme.work.tally import Ended, Tally
 from stillme.work.workers import EditWorker, Kept, Placed, WorkerSpec, is_hosted, label_of
 
@@ -56,14 +46,7 @@ def edit(
             lost += len(gone)
             return store.finished("edit", keys) - (gone if remake else set())
 
-        tasks = missing(
-            requests_of(audit, named, session),
-            lambda request: request.key,
-            finished,
-            tally,
-            failed=partial(store.failed, "edit"),
-            only_failed=session.options.only_failed,
-        )
+        tasks = missing_in(store, "edit", requests_of(audit, named, session), session, tally, finished=finished)
         size = 1 if can.batching == "none" else can.batch
         batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
         limits = limits_of(audit.config.executor, can.concurrency, named.time_limit)
@@ -74,17 +57,16 @@ def edit(
             recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
             weights = [used.weights for used in recorded]
             named.editor.keep_weights(weights)
-        worker = session.executor.worker(
-            _worker_spec(named, audit, store, weights, limits),
-            EditWorker(named.editor, store.pictures),
-            concurrency=limits.concurrency,
-            seconds=limits.seconds,
-        )
-        with closing(named.editor), closing(worker):
-            yield from until_ready(worker, session, tally)
-            limits = replace(limits, concurrency=worker.calls)
-            stage = _stage(worker, named.editor, store, announce)
-            ended = yield from steps(stage, batches, limits=limits, session=session, tally=tally)
+        with closing(named.editor):
+            ended = yield from work_on(
+                _worker_spec(named, audit, store, weights, limits),
+                EditWorker(named.editor, store.pictures),
+                lambda worker: _stage(worker, named.editor, store, announce),
+                batches,
+                limits=limits,
+                session=session,
+                tally=tally,
+            )
         if lost:
             again = "were made again" if remake else "cost money: put them back from a copy, or add `--allow-remake`"
             session.options.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")

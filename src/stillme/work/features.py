@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 
-from stillme.audit import Audit, NamedEditor, NamedExtractor
+from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import StillmeError
 from stillme.core.protocols import expected_dollars
 from stillme.core.types import Failed, Portrait, Prompt
@@ -24,7 +23,10 @@ from stillme.mitigation.features import (
     merge,
 )
 from stillme.runs.store import FeatureRow, Store
-from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, missing, run_sequentially, steps
+from stillme.runs.store.rows import Done
+from stillme.work.lookup import grouped, missing_in
+from stillme.work.loop import Activity, run_sequentially, steps
+from stillme.work.stage import Session, Stage, limits_of
 from stillme.work.tally import Tally
 
 _LONGEST = 50
@@ -40,8 +42,15 @@ class _Task:
 
 def extract(audit: Audit, store: Store, session: Session) -> tuple[Activity, list[Tally]]:
     """Have every extractor describe the portraits it has not described, one extractor after the other."""
-    works = [_Work(named, audit, store, session) for named in audit.extractors]
-    return run_sequentially(work.steps() for work in works), [work.tally for work in works]
+    activities, tallies = list[Activity](), list[Tally]()
+    for named in audit.extractors:
+        keys = {
+            extraction_key(portrait.image, named.extractor.spec): portrait for portrait in audit.portraits_to_describe
+        }
+        tasks = [_Task(key=key, portrait=portrait) for key, portrait in keys.items()]
+        tallies.append(Tally(f"describe {named.name}", len(tasks)))
+        activities.append(_describe(named.extractor, tasks, audit, store, session, tallies[-1]))
+    return run_sequentially(activities), tallies
 
 
 def without_prompt(audit: Audit) -> str:
@@ -90,32 +99,16 @@ def _surely_too_long(prompts: Sequence[Prompt], limit: int) -> Iterator[str]:
             yield f"the prompt {prompt.id!r} has {words} words, and at most {limit} tokens are read"
 
 
-class _Work:
+def _describe(
+    extractor: Extractor, tasks: Iterable[_Task], audit: Audit, store: Store, session: Session, tally: Tally
+) -> Activity:
     """All descriptions by one extractor."""
-
-    def __init__(self, named: NamedExtractor, audit: Audit, store: Store, session: Session) -> None:
-        self._extractor, self._audit, self._store, self._session = named.extractor, audit, store, session
-        tasks = (
-            _Task(key=extraction_key(portrait.image, named.extractor.spec), portrait=portrait)
-            for portrait in audit.portraits_to_describe
+    todo = missing_in(store, "feature", tasks, session, tally)
+    limits = limits_of(audit.config.executor, extractor.concurrency)
+    with closing(extractor):
+        return (
+            yield from steps(_stage(extractor, store), grouped(todo, 1), limits=limits, session=session, tally=tally)
         )
-        self._tasks = list({task.key: task for task in tasks}.values())
-        self.tally = Tally(f"describe {named.name}", len(self._tasks))
-
-    def steps(self) -> Activity:
-        extractor, store = self._extractor, self._store
-        todo = missing(
-            self._tasks,
-            lambda task: task.key,
-            partial(store.finished, "feature"),
-            self.tally,
-            failed=partial(store.failed, "feature"),
-            only_failed=self._session.options.only_failed,
-        )
-        limits = limits_of(self._audit.config.executor, extractor.concurrency)
-        stage = _stage(extractor, store)
-        with closing(extractor):
-            return (yield from steps(stage, grouped(todo, 1), limits=limits, session=self._session, tally=self.tally))
 
 
 def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:

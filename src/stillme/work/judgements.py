@@ -12,12 +12,15 @@ from stillme.core.protocols import Judge, expected_dollars
 from stillme.core.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
 from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import Store
-from stillme.work.answers import Answered, Answers, Asked, Mixture
+from stillme.runs.store.rows import Done
+from stillme.work.answers import Answers, Asked, Mixture
 from stillme.work.edits import requests_of
-from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, run_sequentially, steps, until_ready
+from stillme.work.lookup import grouped
+from stillme.work.loop import Activity, run_sequentially, work_on
 from stillme.work.recording import Calibrations
+from stillme.work.stage import Session, Stage, limits_of
 from stillme.work.tally import Tally
-from stillme.work.tasks import Fresh, Wanted, tasks_of
+from stillme.work.tasks import Fresh, tasks_of
 from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, WorkerSpec, is_hosted
 
 
@@ -71,15 +74,7 @@ class _Work:
         self.tally = Tally(f"judge {named.name}", 0)
         self._control_pairs = ControlPairs(named, audit, store, session.options.say, calibration)
         self._answers = Answers(named, store, self._control_pairs)
-        self._mixture = Mixture(
-            self._named,
-            self._audit,
-            self._store,
-            self._control_pairs,
-            self.tally,
-            only_failed=session.options.only_failed,
-            shard=self._session.options.shard,
-        )
+        self._mixture = Mixture(named, audit, store, self._control_pairs, session, self.tally)
 
     def steps(self) -> Activity:
         self._count()
@@ -89,15 +84,17 @@ class _Work:
         with closing(judge):
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
             batches = self._batches(judge.capabilities.batch)
-            here = JudgeWorker(judge, self._store.pictures)
-            worker = self._session.executor.worker(
-                worker_spec_of(self._named, self._store), here, concurrency=limits.concurrency, seconds=limits.seconds
+            return (
+                yield from work_on(
+                    worker_spec_of(self._named, self._store),
+                    JudgeWorker(judge, self._store.pictures),
+                    lambda worker: asking(worker, judge, self._store, self._answers, self._mixture),
+                    batches,
+                    limits=limits,
+                    session=self._session,
+                    tally=self.tally,
+                )
             )
-            with closing(worker):
-                yield from until_ready(worker, self._session, self.tally)
-                limits = replace(limits, concurrency=worker.calls)
-                stage = asking(worker, judge, self._store, self._answers, self._mixture)
-                return (yield from steps(stage, batches, limits=limits, session=self._session, tally=self.tally))
 
     @property
     def _still_editing(self) -> bool:
@@ -136,9 +133,8 @@ class _Work:
     ) -> Iterator[Asked]:
         if self._session.options.limit is not None and requests is None:
             requests = self._limited()
-        wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._session.options.only_failed)
         tally = self.tally if count else Tally("", 0)
-        tasks = tasks_of(self._named, self._audit, self._store, tally, wanted)
+        tasks = tasks_of(self._named, self._audit, self._store, self._session, tally, requests, up_to=up_to)
         return iter(tasks) if self._session.options.limit is not None else self._mixture.among(tasks)
 
     def _limited(self) -> Iterator[Request]:
@@ -182,18 +178,7 @@ def asking(
                 # The next run then sees that it is missing, without reading every picture.
                 with suppress(PicturesUnreachable):  # such as where nobody may delete
                     store.pictures.set_aside(done.task.pair.edited.sha256)
-        answers.save(
-            [
-                Answered(
-                    task=done.task,
-                    assessment=_noted(done),
-                    attempts=done.attempts,
-                    seconds=done.seconds,
-                    cost=done.cost,
-                )
-                for done in finished
-            ]
-        )
+        answers.save([replace(done, result=_noted(done)) for done in finished])
 
     return Stage(
         perform=perform,

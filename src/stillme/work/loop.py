@@ -12,26 +12,22 @@ import logging
 import math
 import queue
 import random
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from stillme.audit.config import ExecutorSection
 from stillme.core.errors import StoreUnwritable
 from stillme.core.types import Failed
-from stillme.runs.store.rows import Attempt
-from stillme.runs.store.rows import Stage as StageName
-from stillme.work.breaker import Breaker, FailurePolicy
-from stillme.work.executors import Executor, Local
-from stillme.work.interrupt import Stop
-from stillme.work.options import RunOptions
+from stillme.runs.store.rows import Attempt, Done
+from stillme.work.breaker import Breaker
 from stillme.work.pace import Pace
 from stillme.work.pool import Order, Pool
-from stillme.work.spending import Price, Spending
+from stillme.work.spending import Price
+from stillme.work.stage import Limits, Session, Stage
 from stillme.work.tally import Ended, Tally, worst
-from stillme.work.workers import Placed
+from stillme.work.workers import Placed, Worker, WorkerSpec
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +37,6 @@ R = TypeVar("R")
 Activity = Generator[None, None, Ended]
 """Work that is advanced step by step. It yields when it has to wait and returns how it ended."""
 
-_LOOK_AHEAD = 500
-"""Tasks whose keys are looked up together: one query each, and memory stays flat."""
 _SAVE_ROWS = 250
 _SAVE_SECONDS = 0.5
 """At most this much finished work is unsaved at any time; of work that may cost money, only what came since the last
@@ -53,142 +47,6 @@ _GRACE_SECONDS = 60.0
 """At least so long a call may still take after an end was asked for."""
 _LONG_WAIT = 30.0
 """Seconds from which on a wait is announced."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[T, R]):
-    """A task with its result."""
-
-    task: T
-    result: R
-    attempts: int
-    started: float
-    """When the last attempt began, on the clock of `time.monotonic`."""
-    last_seconds: float
-    """Of the last attempt."""
-    seconds: float
-    """Of all attempts."""
-    cost: float
-    """Of all attempts, in dollars."""
-    unpriced: bool = False
-    """Whether a try was charged, or may have been, whose price is unknown."""
-
-
-def _never() -> str:
-    return ""
-
-
-def _is_priced(_: object) -> bool:
-    return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage(Generic[T, R]):
-    """What one kind of work consists of."""
-
-    perform: Callable[[Sequence[T]], Sequence[R]]
-    """Does a batch, in a worker thread. An exception ends the run; what a task can survive is a `Failed` inside R."""
-    failed: Callable[[Failed], R]
-    """The result of a task that came to nothing."""
-    failure: Callable[[R], Failed | None]
-    label: Callable[[R], str]
-    """The word under which a result is counted."""
-    cost: Callable[[R], float]
-    save: Callable[[Sequence[Done[T, R]]], None]
-    """Keeps results for good, in the calling thread."""
-    name: StageName
-    key: Callable[[T], str]
-    """What a task's rows are kept under."""
-    keep: Callable[[Sequence[Attempt]], None]
-    """Keeps tries that failed, in the calling thread."""
-    expected: float | None = 0.0
-    """The approximate cost of one task, in dollars; None if unknown."""
-    unpriced: Callable[[R], bool] = _is_priced
-    """Whether a result cost something unknown."""
-    halted: Callable[[], str] = _never
-    """Why to start nothing more, by what was saved so far; empty to go on."""
-    ends_calls: bool = False
-    """Whether `perform` itself ends a call at its time limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How many tasks run at once, and how often they are retried."""
-
-    concurrency: int = 1
-    attempts: int = 4
-    """Tries per task in one run, the first included. A call that was asked to slow down is not counted."""
-    backoff: float = 1.0
-    """Seconds before the second try; doubles with each further one, up to a minute."""
-    seconds: float = 3600.0
-    """That one call may take."""
-    policy: FailurePolicy = field(default_factory=FailurePolicy)
-
-
-def limits_of(executor: ExecutorSection, concurrency: int, time_limit: float | None = None) -> Limits:
-    """The limits of a stage, given its editor's or judge's concurrency and time limit."""
-    return Limits(
-        concurrency=min(concurrency, executor.workers or concurrency),
-        attempts=executor.attempts,
-        seconds=time_limit or executor.time_limit,
-        policy=FailurePolicy(outage=executor.outage_minutes * 60),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """What all stages of a run share: options, budget, interruption, and who does the work."""
-
-    options: RunOptions = field(default_factory=RunOptions)
-    spending: Spending
-    stop: Stop
-    wake: threading.Event = field(default_factory=threading.Event)
-    """Set by workers when there is something to gather."""
-    executor: Executor = field(default_factory=Local)
-
-    def should_end(self) -> Ended | None:
-        """Whether to start nothing more, whatever it costs."""
-        if self.stop.requested:
-            return Ended.INTERRUPTED
-        return Ended.OVER_BUDGET if self.spending.out_of_time else None
-
-
-def missing(
-    tasks: Iterable[T],
-    key: Callable[[T], str],
-    finished: Callable[[Sequence[str]], set[str]],
-    tally: Tally,
-    *,
-    failed: Callable[[Sequence[str]], set[str]] | None = None,
-    only_failed: bool = False,
-) -> Iterator[T]:
-    """The tasks that have no final row, looked up a chunk at a time so that no grid is ever held whole.
-
-    Those that `failed` before come last: what fails always must not keep a rerun from the rest.
-    """
-    stream = iter(tasks)
-    again: list[T] = []
-    while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
-        keys = [key(task) for task in chunk]
-        done = finished(keys)
-        tally.already += len(done)
-        tried = failed(keys) if failed else set[str]()
-        for task, name in zip(chunk, keys, strict=True):
-            if name in done:
-                continue
-            if name in tried:
-                again.append(task)
-            elif not only_failed:
-                yield task
-    yield from again
-
-
-def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | None = None) -> Iterator[list[T]]:
-    """Neighbouring tasks in batches of up to `size`, which share `together` where it is given."""
-    runs = itertools.groupby(tasks, together) if together else [(None, iter(tasks))]
-    for _, neighbours in runs:
-        while batch := list(itertools.islice(neighbours, size)):
-            yield batch
 
 
 def steps(
@@ -207,17 +65,30 @@ def steps(
     return ended
 
 
-def until_ready(worker: Placed[T, R], session: Session, tally: Tally) -> Generator[None]:
-    """Wait until there is somebody to do the work."""
-    began = time.monotonic()
-    while not worker.ready and not session.should_end():
-        if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
-            tally.waits = "no worker has started yet"
-            session.options.say(
-                f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run."
-            )
-        yield
-    tally.waits = ""
+def work_on(
+    spec: WorkerSpec | None,
+    here: Worker[T, R],
+    stage_of: Callable[[Placed[T, R]], Stage[Any, R]],
+    batches: Iterable[Sequence[Any] | None],
+    *,
+    limits: Limits,
+    session: Session,
+    tally: Tally,
+) -> Activity:
+    """Do all batches where the executor places the worker, once there is something to do the work."""
+    worker = session.executor.worker(spec, here, concurrency=limits.concurrency, seconds=limits.seconds)
+    with closing(worker):
+        began = time.monotonic()
+        while not worker.ready and not session.should_end():
+            if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
+                tally.waits = "no worker has started yet"
+                session.options.say(
+                    f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run."
+                )
+            yield
+        tally.waits = ""
+        limits = replace(limits, concurrency=worker.calls)
+        return (yield from steps(stage_of(worker), batches, limits=limits, session=session, tally=tally))
 
 
 def run(

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
 
 from PIL import ImageOps
 
@@ -20,6 +18,7 @@ from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.design import CONTROL, control_spec, reading_key
 from stillme.core import images
 from stillme.core.errors import PicturesUnreachable, UnreadableImage
+from stillme.core.protocols import Judge
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Edited, ImageFile, Pair, Portrait, Prompt, Request
 from stillme.runs.control_pairs.asking import ControlPairs
@@ -27,7 +26,9 @@ from stillme.runs.store import EditRow, Store
 from stillme.work.answers import Answers
 from stillme.work.edits import requests_of
 from stillme.work.judgements import asking, worker_spec_of
-from stillme.work.loop import Activity, Session, grouped, limits_of, missing, run_sequentially, steps, until_ready
+from stillme.work.lookup import grouped, missing_in
+from stillme.work.loop import Activity, run_sequentially, work_on
+from stillme.work.stage import Session, limits_of
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task
 from stillme.work.workers import JudgeWorker
@@ -42,10 +43,11 @@ def read(audit: Audit, store: Store, session: Session) -> tuple[list[Activity], 
     if not audit.readers:
         return [], []
     pictures = _pictures(audit, store, session)
-    works = [_Work(named, audit, store, session, pictures) for named in audit.readers]
-    providers = dict.fromkeys(work.provider for work in works)
-    activities = [run_sequentially([work.steps() for work in works if work.provider == name]) for name in providers]
-    return activities, [work.tally for work in works]
+    lanes: dict[str, list[Activity]] = {}
+    tallies = [Tally(f"read {named.name}", sum(pictures.values())) for named in audit.readers]
+    for named, tally in zip(audit.readers, tallies, strict=True):
+        lanes.setdefault(named.judge.provider, []).append(_read(named, pictures, audit, store, session, tally))
+    return [run_sequentially(lane) for lane in lanes.values()], tallies
 
 
 def _pictures(audit: Audit, store: Store, session: Session) -> dict[str, int]:
@@ -110,55 +112,30 @@ def _encoded_again(
         yield image
 
 
-class _Work:
+def _read(
+    named: NamedJudge, pictures: Mapping[str, int], audit: Audit, store: Store, session: Session, tally: Tally
+) -> Activity:
     """All questions to one reader."""
-
-    def __init__(
-        self,
-        named: NamedJudge,
-        audit: Audit,
-        store: Store,
-        session: Session,
-        pictures: dict[str, int],
-    ) -> None:
-        self._named, self._audit, self._store, self._session = named, audit, store, session
-        self._pictures = pictures
-        self.provider = named.judge.provider
-        self.tally = Tally(f"read {named.name}", sum(pictures.values()))
-
-    def steps(self) -> Activity:
-        named, store, session = self._named, self._store, self._session
-        judge = named.judge
-        answers = Answers(named, store, ControlPairs(named, self._audit, store, session.options.say, None))
-        with closing(judge):
-            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, named.time_limit)
-            worker = session.executor.worker(
+    judge = named.judge
+    answers = Answers(named, store, ControlPairs(named, audit, store, session.options.say, None))
+    tasks = missing_in(store, "assessment", _tasks(judge, pictures, store), session, tally)
+    with closing(judge):
+        return (
+            yield from work_on(
                 worker_spec_of(named, store),
                 JudgeWorker(judge, store.pictures),
-                concurrency=limits.concurrency,
-                seconds=limits.seconds,
+                lambda worker: asking(worker, judge, store, answers, done_word="read"),
+                grouped(tasks, judge.capabilities.batch),
+                limits=limits_of(audit.config.executor, judge.capabilities.concurrency, named.time_limit),
+                session=session,
+                tally=tally,
             )
-            with closing(worker):
-                yield from until_ready(worker, session, self.tally)
-                limits = replace(limits, concurrency=worker.calls)
-                stage = asking(worker, judge, store, answers, done_word="read")
-                batches = grouped(self._missing(), judge.capabilities.batch)
-                return (yield from steps(stage, batches, limits=limits, session=session, tally=self.tally))
-
-    def _missing(self) -> Iterator[Task]:
-        return missing(
-            self._tasks(),
-            lambda task: task.key,
-            partial(self._store.finished, "assessment"),
-            self.tally,
-            failed=partial(self._store.failed, "assessment"),
-            only_failed=self._session.options.only_failed,
         )
 
-    def _tasks(self) -> Iterator[Task]:
-        for sha256, repeats in self._pictures.items():
-            picture = ImageFile(path=self._store.pictures.where(sha256), sha256=sha256)
-            for repeat in range(repeats):
-                key = reading_key(sha256, self._named.judge.spec.key, repeat)
-                pair = Pair(edit=sha256, sources=(), edited=picture, prompt=_NOTHING_ASKED, epoch=repeat)
-                yield Task(key=key, pair=pair)
+
+def _tasks(judge: Judge, pictures: Mapping[str, int], store: Store) -> Iterator[Task]:
+    for sha256, repeats in pictures.items():
+        picture = ImageFile(path=store.pictures.where(sha256), sha256=sha256)
+        for repeat in range(repeats):
+            key = reading_key(sha256, judge.spec.key, repeat)
+            yield Task(key=key, pair=Pair(edit=sha256, sources=(), edited=picture, prompt=_NOTHING_ASKED, epoch=repeat))

@@ -26,12 +26,13 @@ from stillme.work.changes import require_unchanged
 from stillme.work.executors import executor_of
 from stillme.work.features import with_features
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Activity, Session, run_concurrently
+from stillme.work.loop import Activity, run_concurrently
 from stillme.work.options import RunOptions
 from stillme.work.recording import Calibrations, keep_files, record
 from stillme.work.result import RunResult
 from stillme.work.shards import require_free_descriptions
 from stillme.work.spending import Budget, Spending, require_prices
+from stillme.work.stage import Session
 from stillme.work.tally import Ended, Tally, worst
 
 Work = Literal["edit", "judge"]

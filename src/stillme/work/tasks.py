@@ -6,12 +6,12 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import ImageFile, Pair, Request
 from stillme.runs.store import Store
-from stillme.work.loop import missing
+from stillme.work.lookup import missing_in
+from stillme.work.stage import Session
 from stillme.work.tally import Tally
 
 _LOOK_AHEAD = 500
@@ -66,51 +66,47 @@ class Fresh:
         return bool(self._requests)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which assessments to look for."""
-
-    requests: Iterable[Request] | None = None
-    """None for all of the audit."""
-    up_to: int | None = None
-    """The number of the last edit that counts."""
-    only_failed: bool = False
-    """Only what was tried before and failed."""
-
-
 def tasks_of(
-    named: NamedJudge, audit: Audit, store: Store, tally: Tally, wanted: Wanted | None = None
+    named: NamedJudge,
+    audit: Audit,
+    store: Store,
+    session: Session,
+    tally: Tally,
+    requests: Iterable[Request] | None = None,
+    *,
+    up_to: int | None = None,
 ) -> Iterator[Task]:
-    """Every assessment that has no final row yet."""
-    wanted = wanted or Wanted()
-    questions = missing(
-        _questions(named, audit, store, wanted),
-        lambda question: question.key,
-        partial(store.finished, "assessment"),
-        tally,
-        failed=partial(store.failed, "assessment"),
-        only_failed=wanted.only_failed,
-    )
-    for asked in questions:
+    """Every assessment of these requests, by default of all, that has no final row yet.
+
+    `up_to` is the number of the last edit that counts.
+    """
+    questions = _questions(named, audit, store, requests, up_to)
+    for asked in missing_in(store, "assessment", questions, session, tally):
         yield Task(key=asked.key, pair=_pair(named, audit, store, asked))
 
 
 def example_of(named: NamedJudge, audit: Audit, store: Store) -> Pair | None:
     """A pair of this audit that shows one person, whether or not it was judged; None if there is none yet."""
-    questions = _questions(named, audit, store, Wanted())
+    questions = _questions(named, audit, store)
     alone = (asked for asked in questions if len(asked.request.portraits) == 1)
     return next((_pair(named, audit, store, asked) for asked in alone), None)
 
 
-def _questions(named: NamedJudge, audit: Audit, store: Store, wanted: Wanted) -> Iterator[_Question]:
+def _questions(
+    named: NamedJudge,
+    audit: Audit,
+    store: Store,
+    requests: Iterable[Request] | None = None,
+    up_to: int | None = None,
+) -> Iterator[_Question]:
     """One question per epoch for every edit that has a picture."""
     record = named.record()
-    stream = audit.requests_by_portrait() if wanted.requests is None else iter(wanted.requests)
+    stream = audit.requests_by_portrait() if requests is None else iter(requests)
     while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
         edits = store.edits([request.key for request in chunk])
         for request in chunk:
             stored = edits.get(request.key)
-            if stored and stored.image and (wanted.up_to is None or stored.id <= wanted.up_to):
+            if stored and stored.image and (up_to is None or stored.id <= up_to):
                 for key, epoch in record.assessments(request.key, stored.image):
                     yield _Question(key, request, stored.image, epoch)
 

@@ -9,8 +9,9 @@
 Pictures are 8-bit RGB arrays. All functions may be called from several threads and are deterministic.
 """
 
-from stillme.instruments.faces.detection import Face, find, person_mask, prominence
-from stillme.instruments.faces.landmarks import Mesh, face_oval, mesh, skin_mask
+from stillme.instruments.faces.detection import Face, person_mask, prominence
+from stillme.instruments.faces.landmarks import Mesh, face_oval, skin_mask
+from stillme.instruments.faces.memory import find, mesh
 from stillme.instruments.faces.raster import Mask, Picture, blur
 
 __all__ = [

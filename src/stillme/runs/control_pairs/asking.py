@@ -20,6 +20,7 @@ from stillme.runs.control_pairs.reading import KnownAnswers, known_answers
 from stillme.runs.control_pairs.scoring import Charts, Expectations, answers_of
 from stillme.runs.store import ControlPairRow, Store
 from stillme.runs.store.pictures import Pictures
+from stillme.runs.store.rows import Done
 
 _GENDERS = {"m": "masculine", "f": "feminine", "w": "feminine"}
 """The first letter of a gender label, and the presentation of an embedded portrait."""
@@ -96,17 +97,6 @@ def _as(model: ImageFile, picture: Image.Image, pictures: Pictures) -> ImageFile
     return ImageFile(path=pictures.where(sha256), sha256=sha256)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlAnswer:
-    """What a judge said to a control pair, and what that took."""
-
-    task: ControlTask
-    assessment: Assessment
-    attempts: int
-    seconds: float
-    cost: float
-
-
 def planned(named: NamedJudge, audit: Audit) -> Iterator[ControlPair]:
     """All control pairs of a judge in their order; the same in every run, and more of them do not change the first."""
     judge, section, count = named.judge, named.control_pairs, audit.control_pair_count(named)
@@ -172,13 +162,13 @@ class ControlPairs:
         """All of them, whether or not they were asked."""
         return planned(self._named, self._audit)
 
-    def save(self, answers: Sequence[ControlAnswer]) -> None:
+    def save(self, finished: Sequence[Done[ControlTask, Assessment]]) -> None:
         """Keep the answers, and raise an alarm if they are worse than the judge's calibration explains."""
         rows: list[ControlPairRow] = []
         before = bool(self._charts.alarms)
-        for answer in answers:
-            control_pair, pair = answer.task.control_pair, answer.task.pair
-            said = answers_of(control_pair.known, answer.assessment)
+        for done in finished:
+            control_pair, pair = done.task.control_pair, done.task.pair
+            said = answers_of(control_pair.known, done.result)
             self._charts.take(said, self._expected)
             rows.append(
                 ControlPairRow(
@@ -191,13 +181,13 @@ class ControlPairs:
                     prompt=control_pair.prompt.id,
                     source=pair.sources[0].sha256,
                     edited=pair.edited.sha256,
-                    assessment=answer.assessment,
+                    assessment=done.result,
                     answers=said,
                     chart=self._charts.as_json(),
-                    answered_before=answer.task.answered_before,
-                    attempts=answer.attempts,
-                    seconds=answer.seconds,
-                    cost=answer.cost,
+                    answered_before=done.task.answered_before,
+                    attempts=done.attempts,
+                    seconds=done.seconds,
+                    cost=done.cost,
                 )
             )
         if rows:

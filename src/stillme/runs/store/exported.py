@@ -39,8 +39,23 @@ class Table:
         return f"SELECT {', '.join(f'{column.source} AS {column.name}' for column in self.columns)} {self.rows}"
 
 
-def _known_cost(row: str) -> str:
-    return f"CASE WHEN json_extract({row}.effective, '$.cost') = 'unknown' THEN NULL ELSE {row}.cost END"
+def _of_the_plugin(name: str, key: str, meaning: str) -> tuple[Column, ...]:
+    return (
+        Column(name, "text", "s.use", meaning),
+        Column(f"{name}_version", "text", "s.version", "its version"),
+        Column(f"{name}_parameters", "json", "s.parameters", "every setting, defaults filled in"),
+        Column(f"{name}_key", "text", key, "the hash of plugin, version and settings"),
+    )
+
+
+def _of_the_work(row: str) -> tuple[Column, ...]:
+    known = f"CASE WHEN json_extract({row}.effective, '$.cost') = 'unknown' THEN NULL ELSE {row}.cost END"
+    return (
+        Column("attempts", "whole", f"{row}.attempts", "attempts in that run"),
+        Column("seconds", "number", f"{row}.seconds", "work time"),
+        Column("cost", "number", known, "US dollars; empty if the price is unknown"),
+        Column("at", "text", f"{row}.at", "when, UTC"),
+    )
 
 
 EDITS = Table(
@@ -62,10 +77,7 @@ EDITS = Table(
         Column("subcategory", "text", "t.subcategory", "of the prompt"),
         Column("arm", "text", "e.arm", "how the prompt reached the editor"),
         Column("instruction", "text", "i.text", "the text that the editor read"),
-        Column("editor", "text", "s.use", "the editor's plugin"),
-        Column("editor_version", "text", "s.version", "its version"),
-        Column("editor_parameters", "json", "s.parameters", "every setting, defaults filled in"),
-        Column("editor_key", "text", "e.editor", "the hash of plugin, version and settings"),
+        *_of_the_plugin("editor", "e.editor", "the editor's plugin"),
         Column("seed", "whole", "e.seed", "of the editor's randomness"),
         Column("outcome", "text", "e.outcome", "edited, refused (the editor declined) or failed (an error)"),
         Column("final", "whole", "e.final", "0 marks a failure that was or will be retried"),
@@ -73,10 +85,7 @@ EDITS = Table(
         Column("message", "text", "e.message", "the refusal or error message"),
         Column("effective", "json", "e.effective", "parameters that were in effect"),
         Column("truth", "json", "e.truth", "what a known-answer editor planted"),
-        Column("attempts", "whole", "e.attempts", "attempts in that run"),
-        Column("seconds", "number", "e.seconds", "work time"),
-        Column("cost", "number", _known_cost("e"), "US dollars; empty if the price is unknown"),
-        Column("at", "text", "e.at", "when, UTC"),
+        *_of_the_work("e"),
     ),
     rows="""
     FROM edit e
@@ -95,10 +104,7 @@ JUDGEMENTS = Table(
         Column("number", "whole", "a.id", "of the answer in the ledger, shared by its axes; a retry has its own"),
         Column("assessment", "text", "a.key", "key of the answer: the hash of edit, picture, judge and epoch"),
         Column("edit", "text", "a.edit", "the edit that was judged; of a reading, the SHA-256 of its picture"),
-        Column("judge", "text", "s.use", "the judge's plugin"),
-        Column("judge_version", "text", "s.version", "its version"),
-        Column("judge_parameters", "json", "s.parameters", "every setting, defaults filled in"),
-        Column("judge_key", "text", "a.judge", "the hash of plugin, version and settings"),
+        *_of_the_plugin("judge", "a.judge", "the judge's plugin"),
         Column("epoch", "whole", "a.epoch", "repeats, or people, counted from 0; no name or code of a person"),
         Column("axis", "text", "j.axis", "the question or measured quantity"),
         Column("outcome", "text", "j.outcome", "rated, abstained (the judge gave no score) or failed"),
@@ -112,10 +118,7 @@ JUDGEMENTS = Table(
         Column("final", "whole", "a.final", "0 marks a failure that was or will be retried"),
         Column("raw", "text", "a.raw", "the judge's answer as it came"),
         Column("effective", "json", "a.effective", "parameters that were in effect"),
-        Column("attempts", "whole", "a.attempts", "attempts in that run"),
-        Column("seconds", "number", "a.seconds", "work time"),
-        Column("cost", "number", _known_cost("a"), "US dollars; empty if the price is unknown"),
-        Column("at", "text", "a.at", "when, UTC"),
+        *_of_the_work("a"),
     ),
     rows="""
     FROM assessment a
@@ -130,10 +133,7 @@ FEATURES = Table(
     columns=(
         Column("feature", "text", "f.key", "key of the extraction: the hash of picture and extractor"),
         Column("portrait_sha256", "text", "f.image", "SHA-256 of the source picture that was described"),
-        Column("extractor", "text", "s.use", "what described it"),
-        Column("extractor_version", "text", "s.version", "its version"),
-        Column("extractor_parameters", "json", "s.parameters", "every setting, defaults filled in"),
-        Column("extractor_key", "text", "f.extractor", "the hash of plugin, version and settings"),
+        *_of_the_plugin("extractor", "f.extractor", "what described it"),
         Column("outcome", "text", "f.outcome", "described, declined, unusable (it named a group) or failed"),
         Column("sentence", "text", "f.sentence", "the feature prompt"),
         Column("dimensions", "json", "f.dimensions", "its parts"),
@@ -141,10 +141,7 @@ FEATURES = Table(
         Column("final", "whole", "f.final", "0 marks a failure that was or will be retried"),
         Column("raw", "text", "f.raw", "the extractor's answer as it came"),
         Column("effective", "json", "f.effective", "parameters that were in effect"),
-        Column("attempts", "whole", "f.attempts", "attempts in that run"),
-        Column("seconds", "number", "f.seconds", "work time"),
-        Column("cost", "number", _known_cost("f"), "US dollars; empty if the price is unknown"),
-        Column("at", "text", "f.at", "when, UTC"),
+        *_of_the_work("f"),
     ),
     rows="""
     FROM feature f
@@ -175,7 +172,8 @@ _OPTIONAL = ((FEATURES, "feature"), (ATTEMPTS, "attempt"))
 
 def tables_in(store: Store) -> tuple[Table, ...]:
     """The tables that a run has; descriptions and failed tries only where there are any."""
-    return (EDITS, JUDGEMENTS, *(table for table, name in _OPTIONAL if _has_rows(store, name)))
+    kept = (table for table, name in _OPTIONAL if store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone())
+    return (EDITS, JUDGEMENTS, *kept)
 
 
 _NAMED = {
@@ -207,10 +205,6 @@ def _names(store: Store, table: Table) -> tuple[str, Mapping[str, str]]:
         # The same settings under two names make the same rows.
         names[key] = f"{names[key]} or {entry['name']}" if key in names else entry["name"]
     return column, names
-
-
-def _has_rows(store: Store, name: str) -> bool:
-    return store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
 
 
 _PEOPLE = ("participant", "prolific", "rater", "worker", "session", "email", "user_id", "ip_address")

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Generic, Literal, TypeVar, assert_never
 
 from stillme.core.types import (
     Abstained,
@@ -27,6 +27,9 @@ from stillme.core.types import (
     digest,
 )
 from stillme.mitigation.features import Declined, Described, Extraction, Features, Unusable
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Stage = Literal["edit", "judge", "describe"]
 Table = Literal["edit", "assessment", "feature", "control_pair"]
@@ -49,6 +52,25 @@ def as_json(value: Json) -> str:
 def now() -> str:
     """The moment that a row is saved."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[T, R]):
+    """A task with its result."""
+
+    task: T
+    result: R
+    attempts: int
+    started: float
+    """When the last attempt began, on the clock of `time.monotonic`."""
+    last_seconds: float
+    """Of the last attempt."""
+    seconds: float
+    """Of all attempts."""
+    cost: float
+    """Of all attempts, in dollars."""
+    unpriced: bool = False
+    """Whether a try was charged, or may have been, whose price is unknown."""
 
 
 class Remembered:
