@@ -18,6 +18,7 @@ from stillme.cli.options import (
     print_json,
     print_next,
     print_next_bundle,
+    print_open,
 )
 from stillme.cli.terminal import echo
 
@@ -85,7 +86,9 @@ def compare(
         print_json(showing.as_json(comparison))
     else:
         echo(showing.as_text(comparison))
-        if not html:
+        if html:
+            print_open(html)
+        else:
             names = ("--editors", *editors) if editors else ()
             print_next("compare", first, *([second] if second else []), *names, "--html", "comparison.html")
 
@@ -198,7 +201,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
         print_json(verification.as_json())
     else:
         echo(verification.as_text())
-        if verification.authenticated and verification.consistent:
+        if verification.consistent:
             print_next("status", bundle)
     if not verification.consistent:
         sys.exit(1)

@@ -90,6 +90,7 @@ def sample(
         print_json(drawn.as_json())
     else:
         echo(drawn.as_text())
+        print_next("portraits", "curate", pools)
 
 
 def _crop_option(command: Command) -> Command:

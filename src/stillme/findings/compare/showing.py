@@ -121,10 +121,13 @@ def _rest(comparison: Comparison) -> str:
     few = f"{comparison.untestable:,} more rest on too few portraits that changed at all. " * bool(
         comparison.untestable
     )
+    q = [change.adjusted for change in comparison.changes if change.is_headline and change.verdict != "unclear"]
+    tied = len(set(q)) < len(q)
+    ties = "Equal q are no mistake: the correction gives neighbouring p-values the same q. " * tied
     return (
         f"{len(unclear):,} comparisons show no significant change; their intervals show what could be missed. "
         "Worse and better are changes larger than the smallest effect that matters. "
-        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
+        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). {ties}"
         f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "
         "all pairs of a factor's groups together."
     )
@@ -143,7 +146,7 @@ def _row(change: Change) -> tuple[str, ...]:
         _number(change.quantity, change.after),
         *_interval(change.quantity, change.outcome),
         "" if change.adjusted is None else numbers.p_number(change.adjusted),
-        "; ".join(part for part in (change.note, "fewer edits were made" if change.fewer_made else "") if part),
+        "; ".join(filter(None, (change.judge, change.note, "fewer edits were made" if change.fewer_made else ""))),
     )
 
 
@@ -156,7 +159,7 @@ def _gap_row(gap: GapChange) -> tuple[str, ...]:
         *_interval(gap.quantity, gap.outcome),
         "" if gap.p is None else numbers.p_number(gap.p),
         str(gap.others),
-        gap.note,
+        "; ".join(filter(None, (gap.judge, gap.note))),
     )
 
 
