@@ -23,6 +23,7 @@ from stillme import __version__
 from stillme.core import images, registry
 from stillme.core.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.core.protocols import Editor, Judge, Needs
+from stillme.core.tables import counted
 from stillme.editors.diffusion.gpus import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
@@ -130,7 +131,7 @@ def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
         forget_rows(folder)
         yield "The lost rows are given up; `stillme run` makes them again"
     if count := clean_up(folder, deep=True):
-        yield f"{count:,} half-written files removed"
+        yield f"{counted(count, 'half-written file')} removed"
     try:
         with Run.open(folder) as run:
             damaged = [lost for lost in _lost(run, download=download) if lost.how == "damaged"]
@@ -140,7 +141,7 @@ def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
         yield f"The run cannot be read yet: {str(error).rstrip('.')}"
         return
     if damaged:
-        yield f"{len(damaged):,} damaged pictures set aside as *{DAMAGED}; `stillme run` makes them again"
+        yield f"{counted(len(damaged), 'damaged picture')} set aside as *{DAMAGED}; `stillme run` makes them again"
 
 
 def _log(folder: Path) -> str:
@@ -159,7 +160,8 @@ def _rows(run: Run) -> str:
     if dangling:
         raise StoreDamaged("; ".join(f"{count:,} {what}" for what, count in dangling.items()))
     totals = run.totals()
-    return f"{sum(totals.edits.values()):,} edits, {totals.assessments:,} judgements, each with all it refers to"
+    edits, judgements = counted(sum(totals.edits.values()), "edit"), counted(totals.assessments, "judgement")
+    return f"{edits}, {judgements}, each with all it refers to"
 
 
 def _keys(run: Run) -> str:
@@ -167,7 +169,7 @@ def _keys(run: Run) -> str:
     wrong = [request.key for request in run.requests() if request.request(run.design).key != request.key]
     if wrong:
         raise StoreDamaged(f"{len(wrong):,} requests do not have the key of what they say, such as {wrong[0]}")
-    return f"{run.request_count:,} requests, each under its own key"
+    return f"{counted(run.request_count, 'request')}, each under its own key"
 
 
 def _pictures(run: Run, *, download: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,9 +114,9 @@ def _audit_file(path: Path) -> Path:
     if path.is_dir():
         if (path / FILE).is_file():
             return path / FILE
-        raise StillmeError(f"{path} has no {FILE}. Write one with `stillme new {path}`.")
+        raise StillmeError(f"{path} has no {FILE}. Write one with `stillme new {shlex.quote(str(path))}`.")
     if not path.exists():
-        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {path}`.")
+        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {shlex.quote(str(path))}`.")
     return path
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stillme.core.rubric.readings import TOWARD_REFERENCE
-from stillme.core.tables import aligned
+from stillme.core.tables import aligned, counted
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.directions import Shift
@@ -104,7 +104,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def _head(comparison: Comparison) -> str:
     first, second = comparison.labels
     return (
-        f"{first} → {second}: {comparison.cells:,} requests to both, {comparison.portraits:,} portraits. "
+        f"{first} → {second}: {counted(comparison.cells, 'request')} to both, "
+        f"{counted(comparison.portraits, 'portrait')}. "
         "Each change is second minus first on the same requests."
     )
 
@@ -112,20 +113,20 @@ def _head(comparison: Comparison) -> str:
 def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> str:
     if not comparison.tested and not comparison.untestable:
         return f"{title}: not known, nothing could be compared"
-    return f"{title}: {len(changes):,} of {comparison.tested:,} comparisons"
+    return f"{title}: {len(changes):,} of {counted(comparison.tested, 'comparison')}"
 
 
 def _rest(comparison: Comparison) -> str:
     unclear = [change for change in comparison.changes if change.is_headline and change.verdict == "unclear"]
     share = f"{100 * (1 - comparison.confidence):.0f} %"
-    few = f"{comparison.untestable:,} more rest on too few portraits that changed at all. " * bool(
-        comparison.untestable
-    )
+    few = counted(comparison.untestable, "more rests", "more rest") + " on too few portraits that changed at all. "
+    few *= bool(comparison.untestable)
     q = [change.adjusted for change in comparison.changes if change.is_headline and change.verdict != "unclear"]
     tied = len(set(q)) < len(q)
     ties = "Equal q are no mistake: the correction gives neighbouring p-values the same q. " * tied
     return (
-        f"{len(unclear):,} comparisons show no significant change; their intervals show what could be missed. "
+        f"{counted(len(unclear), 'comparison shows', 'comparisons show')} no significant change; "
+        "their intervals show what could be missed. "
         "Worse and better are changes larger than the smallest effect that matters. "
         f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). {ties}"
         f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "

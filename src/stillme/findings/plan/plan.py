@@ -262,7 +262,7 @@ def _design_row(design: Alternative) -> tuple[str, ...]:
         f"{design.share:.0%}",
         f"{design.information:.0%}",
         _size(design.gap, rate=True),
-        f"{design.portraits:,} portraits",
+        counted(design.portraits, "portrait"),
         _size(design.wider_gap, rate=True),
     )
 
