@@ -100,7 +100,7 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
 
 
 def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide: Callable[..., None], tmp_path: Path):
-    with pytest.raises(StillmeError, match="Nobody has curated"):
+    with pytest.raises(StillmeError, match="No one has curated"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     decide(cells=3)
     with pytest.raises(StillmeError, match=r"1 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):

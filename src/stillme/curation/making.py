@@ -128,7 +128,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
     if not has_log(folder):
-        raise StillmeError(f"Nobody has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
+        raise StillmeError(f"No one has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
     log = Log(pools)
     try:
         actions = tuple(log.actions())

@@ -138,7 +138,7 @@ def exclude(context: Context, form: Form) -> Response:
         if reason:
             assignment.exclude(connection, rater.participant, reason, time.time())
         elif not assignment.include(connection, rater.participant):
-            raise HTTPException(409, "Somebody else has this rater's place by now, so they stay excluded.")
+            raise HTTPException(409, "Another rater has this place by now, so they stay excluded.")
         context.study.record(connection, "admin", "excluded" if reason else "included", rater=name, reason=reason)
     return _to_overview()
 

@@ -63,7 +63,7 @@ def serve(
             say(f"  {name}: {server.address}{holders.entry_path(name)}")
         if (needed := workspace.tally.needed) > len(people):
             say(f"{needed} curators must decide a cell, and {len(people)} have a link.")
-        say("`--name NAME` adds somebody. Ctrl-C stops; nothing is lost.")
+        say("`--name NAME` adds a curator. Ctrl-C stops; nothing is lost.")
         if browser and len(people) == 1:
             webbrowser.open(server.address + holders.entry_path(people[0]))
         server.run(app)

@@ -147,7 +147,7 @@ class Workspace:
         for name in names:
             kept = clean_name(name)
             if not kept:
-                raise NotAllowed(f"{name!r} is no name for a curator; give 1 to {MAX_NAME} letters.")
+                raise NotAllowed(f"{name!r} is not a name for a curator; give 1 to {MAX_NAME} letters.")
             if kept.casefold() not in known:
                 self._log.append("stillme", (), "invite", {"curator": kept})
                 known[kept.casefold()] = kept
@@ -163,7 +163,7 @@ class Workspace:
         if not tally.opinion(curator, cell).compared:
             raise NotAllowed("Decide this cell yourself, then compare, before you see what others chose.")
         if tally.outcomes[cell].state != "contested":
-            raise NotAllowed("There is nothing to settle here: curators agree, or somebody has settled it.")
+            raise NotAllowed("There is nothing to settle here: curators agree, or one of them has settled it.")
 
     def _checked(self, cell: Cell, kind: Kind, detail: Mapping[str, Any]) -> dict[str, Any]:
         if kind == "none":

@@ -282,7 +282,7 @@ def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes
             continue
         known = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if kind not in (0, stat.S_IFREG) or not known or entry.flag_bits & _ENCRYPTED:
-            raise Unsafe(f"{file} holds {entry.filename!r}, which is no plain file. {_DISTRUST}")
+            raise Unsafe(f"{file} holds {entry.filename!r}, which is not a plain file. {_DISTRUST}")
         # zipfile cuts a name at a zero byte.
         with source.open(entry) as stream:
             yield entry.orig_filename, stream
@@ -315,7 +315,7 @@ def _tarred(file: Path, source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes
             continue
         stream = source.extractfile(entry) if entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
         if stream is None or entry.issparse():
-            raise Unsafe(f"{file} holds {entry.name!r}, which is no plain file (a link or a device). {_DISTRUST}")
+            raise Unsafe(f"{file} holds {entry.name!r}, which is not a plain file (a link or a device). {_DISTRUST}")
         yield entry.name, stream
     with file.open("rb") as stream:
         stream.seek(source.offset)
@@ -366,7 +366,7 @@ def _public_keys(file: Path) -> list[str]:
         raise StillmeError(f"The public key {file} cannot be read. It is a text file that ends in .pub.") from None
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or not all(line.startswith(("ssh-", "ecdsa-", "sk-")) for line in lines):
-        raise StillmeError(f"{file} is no public key of OpenSSH. Give the file that ends in .pub.")
+        raise StillmeError(f"{file} is not a public key of OpenSSH. Give the file that ends in .pub.")
     return lines
 
 
