@@ -116,7 +116,6 @@ def demo(out: Path, as_json: bool) -> None:
 @click.option("--detect", type=float, metavar="SHARE", help="A gap to detect: how many portraits does it take?")
 @click.option("--rate", "rates", type=float, multiple=True, help="How common the fault is; by default 0.10 and 0.45.")
 @click.option("--icc", type=float, help="Share of the variance between portraits; by default 0.05, from 0.01 to 0.15.")
-@click.option("--portrait-sd", type=float, help="The same as a standard deviation on the logit scale.")
 @click.option("--sd", type=float, help="Standard deviation of single scores on a 1–5 scale; by default 1.")
 @click.option(
     "--power",
