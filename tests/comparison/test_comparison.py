@@ -15,7 +15,7 @@ from stillme.cli import cli
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Abstained, Interval, Rating, Refused, Request
 from stillme.findings.compare import ChosenEditor, Worse, choose, compare, match, worse_when
-from stillme.findings.compare.showing import as_json, as_markdown, as_text
+from stillme.findings.compare.comparison_text import as_json, as_markdown, as_text
 from stillme.findings.layout import page, plain
 from stillme.runs import Run
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit

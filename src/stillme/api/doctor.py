@@ -23,7 +23,7 @@ from stillme import __version__
 from stillme.core import images, registry
 from stillme.core.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.core.protocols import Editor, Judge, Needs
-from stillme.core.tables import counted
+from stillme.core.tables import aligned, counted
 from stillme.editors.diffusion.gpus import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
@@ -73,9 +73,10 @@ class DoctorCheck:
     """`lacking` is absent but optional; `broken` prevents every audit."""
     detail: str
 
-    def as_text(self) -> str:
-        """One line."""
-        return f"{_MARKS[self.state]} {self.name:<22} {self.detail}"
+
+def as_table(checks: Sequence[DoctorCheck]) -> str:
+    """A line for each."""
+    return "\n".join(aligned((_MARKS[check.state], check.name, check.detail) for check in checks))
 
 
 def examine() -> list[DoctorCheck]:
@@ -173,6 +174,8 @@ def _keys(run: Run) -> str:
 
 
 def _pictures(run: Run, *, download: bool) -> str:
+    if run.design.of_rows:
+        return "none: the rows of this run were imported"
     names = _named(run)
     lost = _lost(run, download=download)
     if lost:

@@ -74,7 +74,7 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
         echo(f"Wrote the package {plugin!r} into {write_package(folder, plugin, force=force)}")
         echo(f"Next: pip install -e {shlex.quote(str(folder))} && pytest {shlex.quote(str(folder))}", err=True)
         return
-    from stillme.findings.plan.starting import Start, start
+    from stillme.findings.plan.new_audit import Start, start
 
     for sentence in start(folder, Start(as_paper=like == "paper", **wanted), force=force):
         echo(sentence)

@@ -31,7 +31,7 @@ from stillme.estimates.headlines import (
     word_for,
 )
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.findings.compare.matching import Matched
+from stillme.findings.compare.matched_edits import Matched
 
 Values = TypeVar("Values", float, NDArray[np.float64])
 Verdict = Literal["worse", "better", "changed", "size unclear", "unclear"]

@@ -25,8 +25,8 @@ from stillme.findings.plan.analysis import (
 )
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
+from stillme.findings.plan.new_audit import larger_set
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
-from stillme.findings.plan.starting import larger_set
 from stillme.runs import Run
 from stillme.runs.status import count
 from stillme.runs.store import Store

@@ -26,7 +26,7 @@ from stillme.findings.compare.changes import (
     loss,
     worse_when,
 )
-from stillme.findings.compare.matching import Matched
+from stillme.findings.compare.matched_edits import Matched
 from stillme.findings.layout import plain, table
 from stillme.runs.thumbnails import data_uri
 
@@ -39,6 +39,7 @@ _TITLES: tuple[tuple[Verdict, str], ...] = (
 _GAP_TITLES: tuple[tuple[Verdict, str], ...] = (
     ("worse", "Gaps that grew"),
     ("better", "Gaps that shrank"),
+    ("changed", "Gaps that otherwise changed"),
     ("size unclear", "Gaps that changed, size unclear"),
 )
 _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", "judge")
@@ -52,17 +53,8 @@ _APPEARS_HEADS = ("appears", "of portraits labelled", "before", "after", "change
 def as_text(comparison: Comparison) -> str:
     """For a terminal."""
     lines = [_head(comparison), *comparison.notes]
-    for verdict, title in _TITLES:
-        changes = comparison.with_verdict(verdict)
-        if changes or verdict == "worse":
-            lines += ["", _counted(comparison, title, changes)]
-            lines += aligned(map(_row, changes), _HEADS) if changes else []
-    for verdict, title in _GAP_TITLES:
-        gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
-        if gaps:
-            lines += ["", title, *aligned(map(_gap_row, gaps), _GAP_HEADS)]
-    if comparison.appears:
-        lines += ["", _INTO_WHAT, *aligned(map(_appears_row, comparison.appears), _APPEARS_HEADS)]
+    for title, heads, rows in _sections(comparison):
+        lines += ["", title, *aligned(rows, heads)] if rows else ["", title]
     return "\n".join([*lines, "", _rest(comparison)])
 
 
@@ -70,19 +62,25 @@ def as_markdown(comparison: Comparison) -> str:
     """For a pull request or a page."""
     lines = [f"# {plain(comparison.labels[1])} against {plain(comparison.labels[0])}", "", plain(_head(comparison))]
     lines += [f"\n{plain(note)}" for note in comparison.notes]
+    for title, heads, rows in _sections(comparison):
+        lines += ["", f"## {title}", "", *(table(heads, rows) if rows else [])]
+    headline = [_row(change) for change in comparison.changes if change.is_headline]
+    lines += ["", _rest(comparison), "", "## Every headline comparison", "", *table(_HEADS, headline)]
+    return "\n".join(lines) + "\n"
+
+
+def _sections(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Title, heads and rows of each table, what became worse first."""
     for verdict, title in _TITLES:
         changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
-            lines += ["", f"## {_counted(comparison, title, changes)}", ""]
-            lines += table(_HEADS, map(_row, changes)) if changes else []
-    gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
-    lines += ["", "## Gaps between groups that changed", ""]
-    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None."]
+            yield _counted(comparison, title, changes), _HEADS, [_row(change) for change in changes]
+    for verdict, title in _GAP_TITLES:
+        gaps = [_gap_row(gap) for gap in _headline_gaps(comparison) if gap.verdict == verdict]
+        if gaps:
+            yield title, _GAP_HEADS, gaps
     if comparison.appears:
-        lines += ["", f"## {_INTO_WHAT}", "", *table(_APPEARS_HEADS, map(_appears_row, comparison.appears))]
-    lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
-    lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
-    return "\n".join(lines) + "\n"
+        yield _INTO_WHAT, _APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears]
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
