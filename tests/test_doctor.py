@@ -20,6 +20,7 @@ from stillme.editors.diffusion.machine import Gpu
 from stillme.editors.diffusion.traits import presets
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.http import HttpEditor
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 
 
 def test_an_import_is_really_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +175,9 @@ def test_a_set_that_raises_hides_no_other(kind: Any, what: str, monkeypatch: pyt
     assert others
     with pytest.raises(BrokenPlugin, match="no data"):
         catalogue.catalogue(what, "hostile")
+
+
+def test_a_run_of_imported_rows_lacks_no_picture(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text("portrait,edit_success\na,3\nb,4\n")
+    import_rows(tmp_path / "rows.csv", tmp_path / "run", RowsAsked(), ColumnMapping())
+    assert [check.state for check in doctor.examine_run(tmp_path / "run")] == ["ok"] * 7

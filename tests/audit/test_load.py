@@ -77,7 +77,7 @@ def test_a_plugins_own_parameters_are_checked_at_their_place(write_audit: Write)
         ('use = "noop"\n[[editors]]\nuse = "noop"', "a second one is called 'noop'"),
         (
             'use = "noop"\n[[editors]]\nuse = "noop"\nname = "b"',
-            "'b' is the same editor with the same parameters as 'noop'",
+            "'b' is the same editor as 'noop'",
         ),
         ('use = "noop"\nseeds = [1, 1]', "names a seed twice"),
         ('name = "nameless"', "'use' is missing; add it"),

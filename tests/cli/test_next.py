@@ -19,7 +19,6 @@ Write = Callable[..., Path]
 WITHOUT = {
     "completion": "its output is run by a shell",
     "schema": "its output is a file for a text editor",
-    "portraits sample": "its text ends with it",
     "serve": "runs until it is interrupted",
 }
 

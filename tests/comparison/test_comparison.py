@@ -15,7 +15,7 @@ from stillme.cli import cli
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Abstained, Interval, Rating, Refused, Request
 from stillme.findings.compare import ChosenEditor, Worse, choose, compare, match, worse_when
-from stillme.findings.compare.showing import as_json, as_markdown, as_text
+from stillme.findings.compare.comparison_text import as_json, as_markdown, as_text
 from stillme.findings.layout import page, plain
 from stillme.runs import Run
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
@@ -55,6 +55,10 @@ def test_what_became_worse_for_whom_comes_first(make: Make):
     assert isinstance(change.outcome, Interval)
     assert change.outcome.low < 0.7 < change.outcome.high
     assert as_text(found).index("Worse: ") < as_text(found).index("Gaps that grew")
+    row = next(line for line in as_text(found).splitlines() if "Soft erasure" in line and " b " in line)
+    assert row.endswith("judge; not calibrated"), "who judged is in the judge's column"
+    assert len({each.adjusted for each in worse}) < len(worse)
+    assert "Equal q are no mistake" in as_text(found)
     grown = {gap.quantity for gap in found.gaps if gap.verdict == "worse"}
     assert "soft_erasure" in grown
 

@@ -12,7 +12,7 @@ import pytest
 from stillme.api.pipeline import Ended, RunOptions, run_audit
 from stillme.core.rubric.limits import load as load_limits
 from stillme.findings.gate import Asked, Verdict, gate
-from stillme.findings.gate.showing import as_text
+from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn

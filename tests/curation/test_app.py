@@ -188,7 +188,7 @@ def test_actions_need_the_token_of_the_page_and_the_same_name(visit: Visit):
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 41, "a\x07b", "stillme"])
 def test_a_name_must_be_one(workspace: Workspace, name: str):
-    with pytest.raises(NotAllowed, match="is no name for a curator"):
+    with pytest.raises(NotAllowed, match="is not a name for a curator"):
         workspace.invite([name])
 
 

@@ -327,7 +327,7 @@ def test_a_row_whose_file_is_missing_or_damaged_names_the_file(tmp_path: Path):
         (("file,potrait,prompt",), "has no column 'portrait'. Did you mean 'potrait'?"),
         (("file,portrait,prompt", "1.png,p0,O-00", "2.png,p0,O-00"), "name the same edit as another row"),
         (("file,portrait,prompt,arm", "1.png,p0,O-00,control"), "unknown arm; write baseline, feature, placebo, noop"),
-        (("file,portrait,prompt,seed", "1.png,p0,O-00,x"), "no whole number (line 2: 'x')"),
+        (("file,portrait,prompt,seed", "1.png,p0,O-00,x"), "not a whole number (line 2: 'x')"),
         (("file,portrait,prompt,refused", "1.png,p0,O-00,maybe"), "say neither yes nor no"),
         (("file,portrait,prompt", ",p0,O-00"), "name no file and are not refused"),
         (("file,portrait,prompt", "1.png,,O-00"), "no portrait or prompt"),

@@ -500,7 +500,7 @@ def test_models_are_combined_as_eq_3_says(tmp_path: Path):
     [
         (("a", "b"), {"rule": "paper"}, "needs --primary: which of a and b"),
         (("a", "b", "c"), {"rule": "paper", "primary": "a"}, "is for two models"),
-        (("a", "b"), {"rule": "paper", "primary": "z"}, "--primary 'z' is no model"),
+        (("a", "b"), {"rule": "paper", "primary": "z"}, "--primary 'z' is not a model"),
         (("a",), {"people": ("z",)}, "No row is by a judge 'z'"),
     ],
 )

@@ -17,7 +17,7 @@ from stillme.cli import cli
 from stillme.core.errors import InvalidAudit, StillmeError, UnknownName
 from stillme.core.types import Abstained, Failed, Interval, Rating, Refused, Request
 from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
-from stillme.findings.gate.showing import as_json, as_junit, as_markdown, as_text
+from stillme.findings.gate.verdict_text import as_json, as_junit, as_markdown, as_text
 from stillme.findings.gate.verdicts import shown_by_holm
 from stillme.runs import Run
 from tests.comparison.test_comparison import NASTY

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.core import registry
-from stillme.findings.plan.starting import fewest_identities, larger_set
+from stillme.findings.plan.new_audit import fewest_identities, larger_set
 
 
 def test_identities_are_counted_where_a_factor_does_not_vary_inside_them():

@@ -54,7 +54,7 @@ def test_a_new_audit_with_any_editor_or_judge_is_commented_and_loads(tmp_path: P
     assert shown.exit_code == 0, shown.exception
     loaded = audit.load(tmp_path, ready=False)
     named = loaded.editors if kind == "editor" else loaded.judges
-    assert [each.name.partition(":")[0] for each in named] == [name]
+    assert [each.name for each in named] == [{"python": "edit" if kind == "editor" else "rate"}.get(name, name)]
     assert (tmp_path / "audit.toml").read_text().count("#") > 15
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -133,6 +134,30 @@ def test_a_page_has_the_words_of_the_field(page: Path):
 def test_the_help_has_the_words_of_the_field():
     found = [f"{name}: {word}" for name, text in help_texts() for word in found_words(text)]
     assert not found, "\n".join(found)
+
+
+SPOKEN = {"echo", "say", "_say", "_problem", "Problem", "among", "option", "argument", "note", "warn"}
+"""Calls whose texts a user reads, besides those of errors."""
+
+
+def spoken_texts() -> Iterator[tuple[str, str]]:
+    """Every text of an error, a message and a problem in the source, with its place."""
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            calls = [node.exc] if isinstance(node, ast.Raise) else [node] if isinstance(node, ast.Call) else []
+            for call in calls:
+                if isinstance(call, ast.Call) and (isinstance(node, ast.Raise) or _name(call) in SPOKEN):
+                    parts = [part for part in ast.walk(call) if isinstance(part, ast.Constant)]
+                    yield f"{file.name}:{call.lineno}", " ".join(str(part.value) for part in parts)
+
+
+def _name(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def test_errors_and_messages_have_the_words_of_the_field():
+    found = [f"{place}: {word}" for place, text in spoken_texts() for word in found_words(text)]
+    assert not found, "\n".join(dict.fromkeys(found))
 
 
 def test_a_private_word_is_found_in_prose_and_not_in_code():

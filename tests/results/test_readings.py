@@ -15,10 +15,10 @@ from stillme.core.prompts import diagnostic, roles, stereotyped_gender
 from stillme.core.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.directions import Shift
-from stillme.findings.compare import choose, compare, match, showing
-from stillme.findings.compare.matching import reading_changes
+from stillme.findings.compare import choose, compare, comparison_text, match
+from stillme.findings.compare.matched_edits import reading_changes
 from stillme.findings.evidence.checks import row_differences
-from stillme.findings.gate.deciding import Asked, gate
+from stillme.findings.gate.decisions import Asked, gate
 from stillme.findings.gate.verdicts import Verdict
 from stillme.findings.plan.plan import plan_audit
 from stillme.findings.tables.analyses import analyse
@@ -241,9 +241,9 @@ def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path
         assert pooled.outcome.high < 0
         assert pooled.word == "larger than matters"
         shown = replace(compare(matched), appears=changes)
-        assert "Into what: share of edits that appear so to a reader" in showing.as_text(shown)
-        assert "Into what" in showing.as_markdown(shown)
-        assert len(showing.as_json(shown)["appears"]) == len(changes)
+        assert "Into what: share of edits that appear so to a reader" in comparison_text.as_text(shown)
+        assert "Into what" in comparison_text.as_markdown(shown)
+        assert len(comparison_text.as_json(shown)["appears"]) == len(changes)
 
 
 def test_two_checkpoints_that_do_the_same_have_no_change_of_direction(biased: Path, tmp_path: Path):
@@ -268,7 +268,7 @@ def test_the_plan_counts_and_prices_every_reading(biased: Path, tmp_path: Path):
     planned = plan_audit(biased)
     (bill,) = planned.bills.readers
     assert bill.calls == 24 * 6 + 24 * 2
-    assert "192 readings of single pictures, at most" in planned.as_text()
+    assert f"{bill.name} (readings of single pictures, at most)  192" in planned.as_text()
     folder = readings.write(tmp_path / "a", arms=("baseline", "noop"))
     readings.without_readers(folder, "[readings]\njudges = ['gemini-3-flash']\nattribute = 'group'\n")
     (priced,) = plan_audit(folder).bills.readers

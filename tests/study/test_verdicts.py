@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.findings.gate import Asked, gate
-from stillme.findings.gate.showing import as_text
+from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.gate.verdicts import Verdict, Verdicts
 from stillme.report.data import report_data
 from stillme.runs import Run

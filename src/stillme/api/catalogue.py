@@ -12,7 +12,7 @@ from typing import Any, cast
 from stillme.core import registry
 from stillme.core.errors import InvalidParameters, StillmeError
 from stillme.core.protocols import Needs
-from stillme.core.tables import aligned
+from stillme.core.tables import aligned, counted
 from stillme.core.types import Portrait, Prompt
 
 
@@ -233,7 +233,8 @@ def _set_entry(name: str) -> Entry:
     identities = len({portrait.block or f"/{portrait.id}" for portrait in portraits})
     licences = sorted({portrait.licence for portrait in portraits})
     default = name == DEFAULT_PORTRAITS
-    summary = f"{len(portraits)} portraits, {identities} identities, {', '.join(licences)}{' (default)' * default}"
+    size = f"{counted(len(portraits), 'portrait')}, {counted(identities, 'identity', 'identities')}"
+    summary = f"{size}, {', '.join(licences)}{' (default)' * default}"
     return Entry(
         title=name,
         summary=summary,

@@ -23,6 +23,7 @@ from stillme import __version__
 from stillme.core import images, registry
 from stillme.core.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.core.protocols import Editor, Judge, Needs
+from stillme.core.tables import aligned, counted
 from stillme.editors.diffusion.machine import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
@@ -72,9 +73,10 @@ class DoctorCheck:
     """`lacking` is absent but optional; `broken` prevents every audit."""
     detail: str
 
-    def as_text(self) -> str:
-        """One line."""
-        return f"{_MARKS[self.state]} {self.name:<22} {self.detail}"
+
+def as_table(checks: Sequence[DoctorCheck]) -> str:
+    """A line for each."""
+    return "\n".join(aligned((_MARKS[check.state], check.name, check.detail) for check in checks))
 
 
 def examine() -> list[DoctorCheck]:
@@ -130,7 +132,7 @@ def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
         forget_rows(folder)
         yield "The lost rows are given up; `stillme run` makes them again"
     if count := clean_up(folder, deep=True):
-        yield f"{count:,} half-written files removed"
+        yield f"{counted(count, 'half-written file')} removed"
     try:
         with Run.open(folder) as run:
             damaged = [lost for lost in _lost(run, download=download) if lost.how == "damaged"]
@@ -140,7 +142,7 @@ def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
         yield f"The run cannot be read yet: {str(error).rstrip('.')}"
         return
     if damaged:
-        yield f"{len(damaged):,} damaged pictures set aside as *{DAMAGED}; `stillme run` makes them again"
+        yield f"{counted(len(damaged), 'damaged picture')} set aside as *{DAMAGED}; `stillme run` makes them again"
 
 
 def _log(folder: Path) -> str:
@@ -159,7 +161,8 @@ def _rows(run: Run) -> str:
     if dangling:
         raise StoreDamaged("; ".join(f"{count:,} {what}" for what, count in dangling.items()))
     totals = run.totals()
-    return f"{sum(totals.edits.values()):,} edits, {totals.assessments:,} judgements, each with all it refers to"
+    edits, judgements = counted(sum(totals.edits.values()), "edit"), counted(totals.assessments, "judgement")
+    return f"{edits}, {judgements}, each with all it refers to"
 
 
 def _keys(run: Run) -> str:
@@ -167,10 +170,12 @@ def _keys(run: Run) -> str:
     wrong = [request.key for request in run.requests() if request.request(run.design).key != request.key]
     if wrong:
         raise StoreDamaged(f"{len(wrong):,} requests do not have the key of what they say, such as {wrong[0]}")
-    return f"{run.request_count:,} requests, each under its own key"
+    return f"{counted(run.request_count, 'request')}, each under its own key"
 
 
 def _pictures(run: Run, *, download: bool) -> str:
+    if run.design.of_rows:
+        return "none: the rows of this run were imported"
     names = _named(run)
     lost = _lost(run, download=download)
     if lost:

@@ -12,7 +12,7 @@ from stillme.audit.labels import factors_like_papers, levels_of
 from stillme.audit.places import Location
 from stillme.core.errors import StillmeError, did_you_mean
 from stillme.core.protocols import Plugin
-from stillme.core.types import Portrait, Prompt
+from stillme.core.types import Portrait, Prompt, Spec
 from stillme.judges.ensemble import PAIRWISE
 
 Say = Callable[[Location, str], None]
@@ -125,33 +125,17 @@ def check_reuse(say: Say, section: ReuseSection | None, base: Path) -> None:
             say(("reuse", "runs", index), f"{name!r} is not a folder; write the folder of a run")
 
 
-def check_specs_differ(say: Say, editors: Sequence[NamedEditor]) -> None:
-    """Equal editors would share their rows."""
-    seen: dict[str, str] = {}
-    for index, named in enumerate(editors):
-        key = named.editor.spec.key
-        if key in seen:
-            say(
-                ("editors", index),
-                f"{named.name!r} is the same editor with the same parameters as {seen[key]!r}; "
-                "remove one, or list both seeds under `seeds`",
-            )
-        seen[key] = named.name
-
-
-def check_judges_differ(say: Say, judges: Sequence[NamedJudge]) -> None:
-    """Equal judges would share their rows, also if they are asked at different servers."""
-    seen: dict[str, NamedJudge] = {}
-    for index, named in enumerate(judges):
-        spec = named.judge.spec
-        if other := seen.get(spec.key):
-            differ = sorted({*spec.unkeyed, *other.judge.spec.unkeyed})
-            but = f" (a different {' or '.join(differ)} makes no other judge)" if differ else ""
-            say(
-                ("judges", index),
-                f"{named.name!r} is the same judge as {other.name!r}{but}; remove one, or raise `epochs`",
-            )
-        seen[spec.key] = named
+def check_specs_differ(say: Say, kind: str, plugins: Sequence[tuple[str, Plugin]], instead: str) -> None:
+    """Equal editors, or judges, would share their rows, also if they are asked at different servers."""
+    seen: dict[str, tuple[str, Spec]] = {}
+    for index, (name, plugin) in enumerate(plugins):
+        spec = plugin.spec
+        if spec.key in seen:
+            other, same = seen[spec.key]
+            differ = sorted({*spec.unkeyed, *same.unkeyed})
+            but = f" (a different {' or '.join(differ)} makes no other {kind})" if differ else ""
+            say((f"{kind}s", index), f"{name!r} is the same {kind} as {other!r}{but}; remove one, or {instead}")
+        seen[spec.key] = name, spec
 
 
 def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
@@ -191,10 +175,3 @@ def check_requests(
     for index, plugin in enumerate(plugins):
         for sentence in plugin.problems(portraits, prompts):
             say((kind, index, "parameters"), sentence)
-
-
-def check_seeds(say: Say, editors: Sequence[NamedEditor]) -> None:
-    """Report seeds that an editor cannot take."""
-    for index, named in enumerate(editors):
-        for sentence in named.editor.seed_problems(named.seeds):
-            say(("editors", index), sentence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,9 +114,9 @@ def _audit_file(path: Path) -> Path:
     if path.is_dir():
         if (path / FILE).is_file():
             return path / FILE
-        raise StillmeError(f"{path} has no {FILE}. Write one with `stillme new {path}`.")
+        raise StillmeError(f"{path} has no {FILE}. Write one with `stillme new {shlex.quote(str(path))}`.")
     if not path.exists():
-        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {path}`.")
+        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {shlex.quote(str(path))}`.")
     return path
 
 
@@ -148,8 +149,10 @@ class _Loader:
         extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
         readers = self._readers(sections.get("readings"), portraits)
         factors = checks.factors_of(self._problem, sections.get("estimates") or EstimatesSection(), portraits)
-        checks.check_specs_differ(self._problem_of_built, editors)
-        checks.check_judges_differ(self._problem_of_built, judges)
+        of_editors = [(named.name, named.editor) for named in editors]
+        of_judges = [(named.name, named.judge) for named in judges]
+        checks.check_specs_differ(self._problem_of_built, "editor", of_editors, "list both seeds under `seeds`")
+        checks.check_specs_differ(self._problem_of_built, "judge", of_judges, "raise `epochs`")
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
         for named in editors:
@@ -158,9 +161,11 @@ class _Loader:
             named.editor.set_prompts(prompts)
         if self._ready and portraits:
             say = self._problem_of_built
-            checks.check_requests(say, "editors", [named.editor for named in editors], portraits, prompts)
-            checks.check_requests(say, "judges", [named.judge for named in judges], portraits, prompts)
-            checks.check_seeds(say, editors)
+            checks.check_requests(say, "editors", [editor for _, editor in of_editors], portraits, prompts)
+            checks.check_requests(say, "judges", [judge for _, judge in of_judges], portraits, prompts)
+            for index, named in enumerate(editors):
+                for sentence in named.editor.seed_problems(named.seeds):
+                    say(("editors", index), sentence)
             checks.check_reuse(self._problem, sections.get("reuse"), self._base)
         checks.check_inputs(self._problem_of_built, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]

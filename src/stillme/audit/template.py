@@ -125,7 +125,10 @@ def _plugin_table(kind: registry.Buildable, use: str, before: int) -> str:
     if any(key not in needed for key in fields):
         lines.append(f"# Further parameters: `stillme list {kind}s {name}`.")
     lines += [f"[[{kind}s]]", f'use = "{quoted(use)}"']
-    lines += [f'name = "{name}-{before + 1}"'] if before else []
+    if before or ":" in use:
+        # The last word of `python:./edit.py:edit` is the function's name.
+        short = quoted(use.rpartition(":")[2])
+        lines.append(f'name = "{short}-{before + 1}"' if before else f'name = "{short}"')
     parameters = tomli_w.dumps({f"{kind}s": {"parameters": needed}}) if needed else ""
     return "\n".join([*lines, parameters])
 
@@ -173,7 +176,8 @@ def small_audit(
         if editors
         else PLANTED.format(everyone="{ erasure = 0.05, skin_spread = 1.0 }", groups=_planted(factor, levels)),
         judges=plugin_tables("judge", judges).lstrip("\n") if judges else '[[judges]]\nuse = "instruments"\n',
-        factors=factor_lines(people, most=2),
+        # All factors of one's own portraits; the embedded ones have more than a first audit needs.
+        factors=factor_lines(people, most=2 if portraits is None or source == "synthetic" else None),
     )
 
 

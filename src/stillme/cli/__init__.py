@@ -121,16 +121,16 @@ cli.sections = {
     "Read the results": (
         Verb("report", "stages:report", "Write report.html: one self-contained page."),
         Verb("tables", "tables:tables", "Write the paper's tables, and every further analysis, by name."),
-        Verb("compare", "deciding:compare", "Compare two editors: what became worse, and for whom."),
-        Verb("gate", "deciding:gate", "Hold a run to limits, for release decisions."),
+        Verb("compare", "release:compare", "Compare two editors: what became worse, and for whom."),
+        Verb("gate", "release:gate", "Hold a run to limits, for release decisions."),
         Verb("export", "exchange:export", "Write a run's rows, a sealed bundle, figures or a model card."),
-        Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
+        Verb("verify", "release:verify", "Check a bundle offline: every hash, every row, every number."),
         Verb("import", "exchange:import_", "Bring in what was made elsewhere."),
     ),
     "Single pictures and judges": (
-        Verb("check", "judging:check", "Check one pair: what did this edit do to this person?"),
-        Verb("mitigate", "judging:mitigate", "Edit one picture and keep the person in it."),
-        Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
+        Verb("check", "single:check", "Check one pair: what did this edit do to this person?"),
+        Verb("mitigate", "single:mitigate", "Edit one picture and keep the person in it."),
+        Verb("calibrate", "single:calibrate", "Test a judge on changes of known size."),
     ),
     "Portraits and people": (
         Verb("portraits", "portraits:portraits", "Draw, choose, import and verify source portraits."),

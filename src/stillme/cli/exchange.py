@@ -139,6 +139,7 @@ def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sig
         print_json(sealed.as_json())
     else:
         echo(sealed.as_text())
+        print_next("verify", bundle, "--root", sealed.root)
 
 
 @click.group("import")

@@ -106,7 +106,7 @@ def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool
     The machine: versions, models, plugins and what each still needs. A run: its database and log, rows,
     keys, the hash of every picture, and leftover files. Exits with 1 if something is broken.
     """
-    from stillme.api.doctor import accept_losses, examine, examine_run
+    from stillme.api.doctor import accept_losses, as_table, examine, examine_run
     from stillme.runs import folder_of
 
     if run is None and out is None:
@@ -122,7 +122,7 @@ def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool
     if as_json:
         print_json(list(map(asdict, checks)))
     else:
-        echo("\n".join(check.as_text() for check in checks))
+        echo(as_table(checks))
         # What is broken names its own next step.
         if not any(check.state == "broken" for check in checks):
             print_next(*following)

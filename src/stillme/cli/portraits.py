@@ -11,6 +11,7 @@ import click
 
 from stillme.cli.options import Command, browser_option, json_option, print_json, print_next
 from stillme.cli.terminal import echo
+from stillme.core.tables import counted
 
 if TYPE_CHECKING:
     from stillme.curation.versions import Crop, WrittenVersion
@@ -90,6 +91,7 @@ def sample(
         print_json(drawn.as_json())
     else:
         echo(drawn.as_text())
+        print_next("portraits", "curate", pools)
 
 
 def _crop_option(command: Command) -> Command:
@@ -191,7 +193,7 @@ def verify(home: Path, as_json: bool) -> None:
         print_json([{**asdict(version), "folder": str(version.folder)} for version in versions])
     else:
         for version in versions:
-            echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
+            echo(f"{version.folder}: {counted(version.files, 'file')}, {'; '.join(version.problems) or 'unchanged.'}")
         print_next("list", "portraits", versions[-1].folder, "--sheet", "portraits.html")
     if any(version.problems for version in versions):
         sys.exit(1)
@@ -214,6 +216,8 @@ def _tell(written: WrittenVersion, as_json: bool) -> None:
     if not written.new:
         echo(f"{written.folder} already is this set; nothing was written.")
         return
-    echo(f"Wrote {written.folder}: {written.portraits} portraits. Its card is {written.folder / 'card.html'}.")
+    echo(
+        f"Wrote {written.folder}: {counted(written.portraits, 'portrait')}. Its card is {written.folder / 'card.html'}."
+    )
     echo(f'In audit.toml: [portraits] source = "{written.folder}"')
     print_next("portraits", "verify", written.folder)

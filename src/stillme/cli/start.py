@@ -74,7 +74,7 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
         echo(f"Wrote the package {plugin!r} into {write_package(folder, plugin, force=force)}")
         echo(f"Next: pip install -e {shlex.quote(str(folder))} && pytest {shlex.quote(str(folder))}", err=True)
         return
-    from stillme.findings.plan.starting import Start, start
+    from stillme.findings.plan.new_audit import Start, start
 
     for sentence in start(folder, Start(as_paper=like == "paper", **wanted), force=force):
         echo(sentence)
@@ -116,7 +116,6 @@ def demo(out: Path, as_json: bool) -> None:
 @click.option("--detect", type=float, metavar="SHARE", help="A gap to detect: how many portraits does it take?")
 @click.option("--rate", "rates", type=float, multiple=True, help="How common the fault is; by default 0.10 and 0.45.")
 @click.option("--icc", type=float, help="Share of the variance between portraits; by default 0.05, from 0.01 to 0.15.")
-@click.option("--portrait-sd", type=float, help="The same as a standard deviation on the logit scale.")
 @click.option("--sd", type=float, help="Standard deviation of single scores on a 1–5 scale; by default 1.")
 @click.option(
     "--power",

@@ -13,6 +13,7 @@ import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
 from stillme.cli.terminal import echo
+from stillme.core.tables import counted
 
 if TYPE_CHECKING:
     from stillme.study.opening import Study
@@ -123,7 +124,8 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
         )
     else:
         echo(
-            f"{made.folder}: {real:,} items in {made.drawn.batches} tasks; compared: {made.drawn.design['compare']}.\n"
+            f"{made.folder}: {counted(real, 'item')} in {counted(made.drawn.batches, 'task')}; "
+            f"compared: {made.drawn.design['compare']}.\n"
             f"Admin password, shown only now: {made.password}\n"
             f"Edit {made.folder / 'study.toml'} before you serve it."
         )
@@ -275,7 +277,8 @@ def purge(study: Path, as_json: bool) -> None:
     if as_json:
         print_json(asdict(gone))
         return
-    echo(f"Deleted {gone.ids} ids and the keyed hashes of {gone.hashes} participants, in the database and its log.")
+    deleted = f"{counted(gone.ids, 'id')} and the keyed hashes of {counted(gone.hashes, 'participant')}"
+    echo(f"Deleted {deleted}, in the database and its log.")
     print_next("study", "export", study)
 
 
@@ -342,22 +345,23 @@ def close(
     for case in done.flagged:
         echo(f"failed checks: {case}", err=True)
     excluded = ", ".join(f"{count} {reason}" for reason, count in done.excluded.items())
-    who = f"{done.raters} raters count; {f'excluded: {excluded}' if excluded else 'no one is excluded'}. {done.rule}"
+    raters = counted(done.raters, "rater counts", "raters count")
+    who = f"{raters}; {f'excluded: {excluded}' if excluded else 'no one is excluded'}. {done.rule}"
     if dry_run:
         echo(f"{who}\nNothing was changed.")
         print_next("study", "close", study)
         return
     if done.ended:
-        echo(f"{done.ended} tasks were under way and have been ended; their page says so and pays by code.", err=True)
+        echo(f"{counted(done.ended, 'task')} under way ended; the page says so and pays by code.", err=True)
     if done.waits_until:
         echo(
-            f"Closed. Participants may withdraw until the end of {done.waits_until}, so the answers of {done.raters} "
-            "raters are not in the run yet. Close again after that day."
+            f"Closed. Participants may withdraw until the end of {done.waits_until}, so the answers of "
+            f"{counted(done.raters, 'rater')} are not in the run yet. Close again after that day."
         )
         print_next("study", "status", study)
         return
     echo(
-        f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
+        f"{counted(done.added, 'assessment')} by {counted(done.raters, 'rater')} added to {done.run}"
         f"{f'; {done.already:,} were added before' if done.already else ''}.\n"
         f"{who}\n"
         f"To see them in the report, add to audit.toml:\n\n"

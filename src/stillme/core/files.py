@@ -139,7 +139,7 @@ def read_sums(text: str) -> dict[str, str]:
     for line in text.splitlines():
         sha256, _, name = line.partition("  ")
         if len(sha256) != 64 or not is_inside(name):
-            raise StillmeError(f"{SUMS} has a line that is no sum: {line[:100]!r}. It was not written by stillme.")
+            raise StillmeError(f"{SUMS} has a line that is not a sum: {line[:100]!r}. It was not written by stillme.")
         hashes[name] = sha256
     return hashes
 

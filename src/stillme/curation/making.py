@@ -84,7 +84,7 @@ class Sampled:
             name for name in TERMS if any(getattr(candidate, name) == NOT_STATED for candidate in pools.candidates)
         ]:
             lines.append(f"Not stated for some candidates: {', '.join(unstated)}. The dataset card will say so.")
-        return "\n".join([*lines, f"Next: stillme portraits curate {pools.folder}"])
+        return "\n".join(lines)
 
 
 def sample_pools(

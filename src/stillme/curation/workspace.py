@@ -147,7 +147,7 @@ class Workspace:
         for name in names:
             kept = clean_name(name)
             if not kept:
-                raise NotAllowed(f"{name!r} is no name for a curator; give 1 to {MAX_NAME} letters.")
+                raise NotAllowed(f"{name!r} is not a name for a curator; give 1 to {MAX_NAME} letters.")
             if kept.casefold() not in known:
                 self._log.append("stillme", (), "invite", {"curator": kept})
                 known[kept.casefold()] = kept

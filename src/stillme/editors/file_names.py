@@ -299,7 +299,7 @@ def _parsed(line: int, cells: Mapping[str, str]) -> tuple[ManifestKey, ManifestE
     if arm not in [known.value for known in Arm]:
         raise _Mistake(f"have an unknown arm; write {', '.join(known.value for known in Arm)}", f"{line}: {arm!r}")
     if not seed.removeprefix("-").isdecimal():
-        raise _Mistake("have a seed that is no whole number", f"{line}: {seed!r}")
+        raise _Mistake("have a seed that is not a whole number", f"{line}: {seed!r}")
     if refused not in _YES | _NO:
         raise _Mistake("say neither yes nor no under `refused`; write yes, or nothing", f"{line}: {refused!r}")
     if not cells["file"] and refused in _NO:

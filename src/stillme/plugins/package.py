@@ -143,7 +143,7 @@ Then every audit on this machine can use them:
 def write_package(folder: Path, name: str, *, force: bool = False) -> Path:
     """Write the package, and return its folder. Nothing is overwritten unless told so."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise StillmeError(f"{name!r} is no name for a plugin. Use small letters, digits and hyphens: my-editor.")
+        raise StillmeError(f"{name!r} is not a name for a plugin. Use small letters, digits and hyphens: my-editor.")
     contents = _contents(name)
     existing = [file for file in contents if (folder / file).exists()]
     if existing and not force:

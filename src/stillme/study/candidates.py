@@ -195,7 +195,7 @@ def candidates(run: Run, compare: Compare, first: First, choose: Choose = "rando
         ]
         if offered and way == "roles" and choose == "informative":
             raise StillmeError(
-                "Who of two people was drawn is no score that people's answers correct; leave out --choose informative."
+                "Which of two people was drawn is not a score that ratings correct; leave out --choose informative."
             )
         if offered:
             return way, offered

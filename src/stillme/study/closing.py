@@ -80,7 +80,7 @@ def close_study(
     """
     folder = run or Path(study.drawn.run)
     if not Store.exists(folder):
-        raise StillmeError(f"{folder} is no run folder. Say where the run is now with `--run`.")
+        raise StillmeError(f"{folder} is not a run folder. Say where the run is now with `--run`.")
     waits = study.withdraw_until
     with Store.writing(folder, wait=wait) as store:
         with study.database.writing() as connection:

@@ -240,7 +240,7 @@ def new_study(run: Run, folder: Path | None, design: StudyDesign, say: Callable[
     way, offered = candidates(run, design.compare, design.first, design.choose)
     target.mkdir(parents=True, exist_ok=True)
     if way != "roles" and any(row.image and len(row.request.portraits) > 1 for row in run.rows()):
-        say("Edits of two people are left out; `--compare roles` draws a study of them.")
+        say("Edits of two people are skipped; `--compare roles` draws a study of them.")
     stream = np.random.default_rng(design.seed)
     picked, how_drawn = _pick(offered, design, stream)
     say(f"{len(picked):,} of {len(offered):,} possible items drawn; blinding their pictures …")

@@ -46,7 +46,7 @@ def parse_shard(text: str) -> Shard:
     """`1/4` is the first of four."""
     written = re.fullmatch(r"(\d+)/(\d+)", text.strip())
     if not written or not 1 <= int(written[1]) <= int(written[2]):
-        raise StillmeError(f"{text!r} is no shard. Write 1/4 for the first of four, up to 4/4.")
+        raise StillmeError(f"{text!r} is not a shard. Write 1/4 for the first of four, up to 4/4.")
     return Shard(number=int(written[1]), count=int(written[2]))
 
 

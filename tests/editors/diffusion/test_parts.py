@@ -80,7 +80,7 @@ def test_a_component_that_the_pipeline_does_not_have_is_named(
     outcome = edit_one(tiny_editor(offline, "flux2", components={"unet": {"repo": str(other_transformer)}}), ask())
     assert isinstance(outcome, Failed)
     assert outcome.fatal
-    assert "`components.unet` is no part of" in outcome.error
+    assert "`components.unet` is not part of" in outcome.error
 
 
 def test_adapters_are_loaded_by_commit_and_weighted(

@@ -147,7 +147,7 @@ def _checked_index(recipe: Recipe, commit: str) -> dict[str, Any]:
     for name in recipe.parameters.components:
         if name not in index:
             raise UnusableWeights(
-                f"`components.{name}` is no part of {weights.repo}, which has {', '.join(_parts(index))}"
+                f"`components.{name}` is not part of {weights.repo}, which has {', '.join(_parts(index))}"
             )
     return index
 

@@ -31,7 +31,7 @@ from stillme.estimates.headlines import (
     word_for,
 )
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.findings.compare.matching import Matched
+from stillme.findings.compare.matched_edits import Matched
 
 Values = TypeVar("Values", float, NDArray[np.float64])
 Verdict = Literal["worse", "better", "changed", "size unclear", "unclear"]
@@ -222,7 +222,12 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
 
 def _without_scores(changes: Sequence[Change], matched: Matched) -> Iterator[str]:
     """Nothing became worse where nothing was compared, so that is said."""
-    if not any(change.judge and isinstance(change.outcome, Interval) for change in changes):
+    if any(change.judge and isinstance(change.outcome, Interval) for change in changes):
+        return
+    people = len({portrait.block or f"/{portrait.id}" for portrait in matched.edits.portraits})
+    if people < 2:
+        yield "No score could be compared: all portraits show one person, and an interval needs several."
+    else:
         made = [int((matched.edits.state[matched.edits.arm == side] == EditState.EDITED).sum()) for side in (0, 1)]
         yield (
             "No score could be compared: too few requests are rated on both sides by the same judge "

@@ -331,7 +331,7 @@ def _public_keys(file: Path) -> list[str]:
         raise StillmeError(f"The public key {file} cannot be read. It is a text file that ends in .pub.") from None
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or not all(line.startswith(("ssh-", "ecdsa-", "sk-")) for line in lines):
-        raise StillmeError(f"{file} is no public key of OpenSSH. Give the file that ends in .pub.")
+        raise StillmeError(f"{file} is not a public key of OpenSSH. Give the file that ends in .pub.")
     return lines
 
 

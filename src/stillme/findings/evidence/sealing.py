@@ -56,7 +56,6 @@ class Sealed:
             f"Sealed {self.files:,} files in {self.file} ({self.bytes / 1e6:,.1f} MB)",
             f"root {self.root}",
             *([f"signature {self.signature}"] if self.signature else []),
-            f"Next, on any machine: stillme verify {self.file} --root {self.root}",
         ]
         return "\n".join(lines)
 

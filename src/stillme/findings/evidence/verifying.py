@@ -97,9 +97,7 @@ class Verification:
                 f"{self.cells:,} cells of the tables follow from the rows."
             )
             if not self.authenticated:
-                lines.append(
-                    "Next: compare with the published root (--root HEX), or check the signature (--key PUBKEY)."
-                )
+                lines.append("Compare with the published root (--root HEX), or check the signature (--key PUBKEY).")
             return "\n".join(lines)
         lines.append(f"{self.verdict}. First difference: {self.differences[0]}")
         lines += [f"  also {difference}" for difference in self.differences[1:_SHOWN]]

@@ -180,4 +180,4 @@ class RunEdits:
         ):
             if which[name] not in known:
                 raise Unreadable(f"no {name} {which[name]!r} in this audit.{did_you_mean(which[name], known)}")
-        raise Unreadable(f"{which['portrait']} × {which['prompt']} is no request to {editor} in the {arm} arm")
+        raise Unreadable(f"{which['portrait']} × {which['prompt']} is not a request to {editor} in the {arm} arm")

@@ -114,7 +114,7 @@ class Layout:
         for ours in (*mapping.names, *mapping.fixed):
             if ours not in self._known and ours not in self._by_arm:
                 near = did_you_mean(ours, self._known)
-                raise StillmeError(f"{ours!r} is no name that is read.{near} Known: {_list(self._known)}.")
+                raise StillmeError(f"{ours!r} is not a name that is read.{near} Known: {_list(self._known)}.")
         has_axes = "axis" in self.columns or "axis" in mapping.names
         axis_words = {theirs for ours, theirs in mapping.names.items() if ours in self._axes and has_axes}
         for theirs in (*mapping.names.values(), *mapping.where, *mapping.unless, *mapping.ignored):

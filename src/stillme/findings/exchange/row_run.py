@@ -396,7 +396,7 @@ def _analysis(edits: NewEdits, judges: Sequence[JudgeRecord], asked: RowsAsked, 
     primary = asked.primary or next(iter(before.combined), "")
     if asked.primary and asked.primary not in models:
         raise StillmeError(
-            f"--primary {asked.primary!r} is no model of these rows; they have {', '.join(models) or 'none'}."
+            f"--primary {asked.primary!r} is not a model of these rows; they have {', '.join(models) or 'none'}."
         )
     if rule in PAIRWISE and len(models) > 2:
         raise StillmeError(

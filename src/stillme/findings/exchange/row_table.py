@@ -25,6 +25,7 @@ Kind = Literal["model", "instrument", "person"]
 JUDGE = "judge"
 """The judge of a file that names none."""
 RATED, ABSTAINED, FAILED = range(3)
+_OUTCOMES = ("rated", "abstained", "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ class RowTable:
             self.epoch.append(epoch)
             self.line.append(line)
             self.axis.append(place)
-            self.outcome.append(_outcome(rating))
+            self.outcome.append(_OUTCOMES.index(_plain(rating)[0]))
             self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
 
     def _epoch(self, row: FileRow, judge: str, edit: int) -> int:
@@ -208,16 +209,6 @@ def _reason(rating: Rating) -> str:
             return reason if reason != _NO_REASON else ""
         case Failed(error=error):
             return error if error != _NO_REASON else ""
-
-
-def _outcome(rating: Rating) -> int:
-    match rating:
-        case Rated():
-            return RATED
-        case Abstained():
-            return ABSTAINED
-        case _:
-            return FAILED
 
 
 CHUNK = 2_000

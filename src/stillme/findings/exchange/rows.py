@@ -6,6 +6,7 @@ A run of rows needs no audit.toml, no editor and no picture. Every reader works 
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 
 from stillme.audit.loading import FILE
 from stillme.core.errors import Problem, StillmeError, did_you_mean
+from stillme.core.tables import counted
 from stillme.findings.exchange.audit_run import RunEdits, append_rows
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
 from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
@@ -64,13 +66,14 @@ class RowsSummary:
             return f"{self.into} holds exactly these rows already; nothing was changed."
         lost = f" ({self.refused:,} refused, {self.failed:,} failed)" if self.has_states else ""
         by = ", ".join(self.judges) or "no judge"
+        edits = f"{counted(self.edits, 'edit')} of {counted(self.portraits, 'portrait')}"
         lines = [
-            f"{self.edits:,} edits of {self.portraits:,} portraits by {', '.join(self.editors)}{lost}",
-            f"{self.scores:,} scores by {by} ({self.abstained:,} abstained); {self.new:,} assessments are new",
+            f"{edits} by {', '.join(self.editors)}{lost}",
+            f"{counted(self.scores, 'score')} by {by} ({self.abstained:,} abstained); {self.new:,} new",
             *self.notes,
         ]
         if self.left_out:
-            lines.append(f"{self.left_out:,} rows were left out by --where.")
+            lines.append(f"{counted(self.left_out, 'row')} skipped by --where.")
         if self.unread:
             lines.append(f"Columns that were not read: {', '.join(self.unread)}.")
         lines += [f"The judge {judge!r} was added to audit.toml." for judge in self.declared]
@@ -96,7 +99,8 @@ def import_rows(
     folder = out or (into if is_new else folder_of(into))
     if not Store.exists(folder):
         if (folder / FILE).is_file():
-            raise StillmeError(f"{folder} has no run yet. `stillme run {folder} --only edit` makes the edits to rate.")
+            command = f"stillme run {shlex.quote(str(folder))} --only edit"
+            raise StillmeError(f"{folder} has no run yet. `{command}` makes the edits to rate.")
         return _into_rows(reading, folder, None, wait)
     with Store.reading(folder) as store:
         latest = store.latest_audit()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +34,6 @@ from stillme.findings.plan.power import (
 Flags = NDArray[np.bool_]
 
 
-Against = Literal["another group", "the others"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallestGap:
     """The smallest gap that is detected, for the assumed ICC and for its range; None if no gap is."""
@@ -60,7 +56,6 @@ class DetectableGap:
     """In the smallest group."""
     edits_each: float
     """Edits of one portrait, on average, by that editor."""
-    against: Against
     quantity: str
     """`rate` or `mean`."""
     base: float | None
@@ -147,7 +142,7 @@ class PowerAnalysis:
         return self._audit.factors if any(counts.any() for counts in self._counts.values()) else ()
 
     def detectable(self) -> Iterator[DetectableGap]:
-        """For every factor, comparison and quantity, the editor with the largest detectable gap."""
+        """For every factor and quantity, the editor with the largest detectable gap."""
         scores = self._assumed.sd_icc
         measures: list[tuple[Measure, AssumedRate]] = [
             *((RateMeasure(base=assumed.rate, icc=assumed.icc), assumed) for assumed in self._assumed.rates),
@@ -158,9 +153,8 @@ class PowerAnalysis:
             if len(plan.levels) < 2:
                 continue
             for measure, assumed in measures:
-                for against in ("another group", "the others"):
-                    gaps = [self._detectable(plan, editor, measure, assumed, against) for editor in self._counts]
-                    yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
+                gaps = [self._detectable(plan, editor, measure, assumed) for editor in self._counts]
+                yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
 
     @property
     def identities(self) -> int:
@@ -255,26 +249,14 @@ class PowerAnalysis:
     def _level_count(self, factor: str) -> int:
         return len(self._columns.edits.levels(factor)[0])
 
-    def _detectable(
-        self, plan: Plan, editor: str, measure: Measure, assumed: AssumedRate, against: Against
-    ) -> DetectableGap:
+    def _detectable(self, plan: Plan, editor: str, measure: Measure, assumed: AssumedRate) -> DetectableGap:
         counts = self._counts[editor]
         groups = [comparison.members for comparison in plan.comparisons if comparison.scope == "group"]
-        contrasts = [
-            (comparison.members, comparison.against)
-            for comparison in plan.comparisons
-            if comparison.scope == "contrast" and comparison.against is not None
-        ]
-        if against == "another group":
-            smallest = sorted(groups, key=lambda members: float(counts[members].sum()))
-            pair = (smallest[0], smallest[1])
-        else:
-            pair = min(contrasts, key=lambda sides: float(counts[sides[0]].sum()), default=None)
-        comparisons = len(contrasts) * len(self._counts)
+        pair = sorted(groups, key=lambda members: float(counts[members].sum()))[:2]
+        contrasts = sum(part.scope == "contrast" and part.against is not None for part in plan.comparisons)
+        comparisons = contrasts * len(self._counts)
 
         def gap(icc: float, terms: Terms) -> float | None:
-            if pair is None:
-                return None
             one, other = (_side(plan, counts, members) for members in pair)
             return smallest_gap(replace(measure, icc=icc), one, other, terms, paired=plan.paired)
 
@@ -284,23 +266,16 @@ class PowerAnalysis:
             groups=len(groups),
             portraits=min(int((counts[members] > 0).sum()) for members in groups),
             edits_each=float(counts[counts > 0].mean()) if counts.any() else 0.0,
-            against=against,
             quantity="rate" if isinstance(measure, RateMeasure) else "mean",
             base=measure.base if isinstance(measure, RateMeasure) else None,
-            gap=_gap(gap, assumed, self._terms, comparisons),
+            gap=SmallestGap(
+                value=gap(assumed.icc, self._terms),
+                low=gap(assumed.low, self._terms),
+                high=gap(assumed.high, self._terms),
+                corrected=gap(assumed.icc, replace(self._terms, comparisons=max(1, comparisons))),
+            ),
             comparisons=comparisons,
         )
-
-
-def _gap(
-    gap: Callable[[float, Terms], float | None], assumed: AssumedRate, terms: Terms, comparisons: int
-) -> SmallestGap:
-    return SmallestGap(
-        value=gap(assumed.icc, terms),
-        low=gap(assumed.low, terms),
-        high=gap(assumed.high, terms),
-        corrected=gap(assumed.icc, replace(terms, comparisons=max(1, comparisons))),
-    )
 
 
 def _answers_a_scale(audit: Audit) -> bool:

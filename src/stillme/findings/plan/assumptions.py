@@ -18,7 +18,6 @@ from stillme.core.home import recent_runs
 from stillme.core.types import Interval
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
-from stillme.findings.plan.power import icc_of
 from stillme.runs import Run, folder_of
 from stillme.runs.store import Store
 from stillme.runs.store.summaries import Work
@@ -40,7 +39,6 @@ class PlanOptions:
     """A gap between two groups' rates that must be detected."""
     rates: tuple[float, ...] = ()
     icc: float | None = None
-    portrait_sd: float | None = None
     sd: float | None = None
     power: float = 0.8
     like: Path | None = None
@@ -57,11 +55,8 @@ class PlanOptions:
                 raise StillmeError(f"{name} is {share:g}; write a share between 0 and 1, such as 0.1 for 10 points.")
         if not 0.5 <= self.power < 1:
             raise StillmeError(f"--power is {self.power:g}; write a share from 0.5 up to, not including, 1.")
-        for name, value in (("--portrait-sd", self.portrait_sd), ("--sd", self.sd)):
-            if value is not None and not value > 0:
-                raise StillmeError(f"{name} is {value:g}; write a number above 0.")
-        if self.icc is not None and self.portrait_sd is not None:
-            raise StillmeError("--icc and --portrait-sd say the same thing; give one.")
+        if self.sd is not None and not self.sd > 0:
+            raise StillmeError(f"--sd is {self.sd:g}; write a number above 0.")
         if self.quantity and self.like is None:
             raise StillmeError("--quantity goes with --like, the run to take it from.")
 
@@ -132,16 +127,13 @@ def assume(options: PlanOptions, opened: Callable[[Path], Run], runs: Sequence[P
 
 def _by_default(options: PlanOptions) -> Assumptions:
     rates = tuple(_assumed_rate(rate, options) for rate in options.rates or RATES)
-    origin = "your numbers" if options.icc is not None or options.portrait_sd is not None else "defaults"
+    origin = "your numbers" if options.icc is not None else "defaults"
     return Assumptions(rates=rates, sd=options.sd or SD, sd_icc=_assumed_rate(0.5, options), origin=origin)
 
 
 def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
     if options.icc is not None:
         return AssumedRate(rate=rate, icc=options.icc, low=options.icc, high=options.icc)
-    if options.portrait_sd is not None:
-        icc = icc_of(options.portrait_sd, rate)
-        return AssumedRate(rate=rate, icc=icc, low=icc, high=icc)
     return AssumedRate(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
 
 
@@ -181,7 +173,7 @@ def _from_run(run: Run, path: Path, options: PlanOptions) -> Assumptions:
 
 def _measured_rate(rate: float, iccs: list[Interval], options: PlanOptions) -> AssumedRate:
     """With the mean ICC of the earlier run's editors, unless the user gives one."""
-    if options.icc is not None or options.portrait_sd is not None:
+    if options.icc is not None:
         return _assumed_rate(rate, options)
     return AssumedRate(
         rate=rate,

@@ -25,8 +25,8 @@ from stillme.findings.plan.analysis import (
 )
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
+from stillme.findings.plan.new_audit import larger_set
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
-from stillme.findings.plan.starting import larger_set
 from stillme.runs import Run
 from stillme.runs.status import count
 from stillme.runs.store import Store
@@ -141,7 +141,7 @@ class AuditPlan:
             distance = _size(deviation.departure, rate=True)
             yield f"  Detects {share}: {deviation.editor}'s role adherence {distance} away from 50 %"
         rate = self.assumed.rates[0].rate
-        gaps = [gap for gap in self.detectable if gap.against == "another group" and gap.base == rate]
+        gaps = [gap for gap in self.detectable if gap.base == rate]
         if gaps:
             seen = ", ".join(f"{_size(gap.gap.value, rate=True)} by {gap.factor}" for gap in gaps)
             yield f"  Detects {share}, for a rate of {100 * rate:.0f} %: gaps from {seen} (--power shows more)"
@@ -160,9 +160,8 @@ class AuditPlan:
             spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
             values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
             yield f"  assumed ({self.assumed.origin}): {values}"
-            rows = [_gap_row(gap) for gap in self.detectable if gap.against == "another group"]
             heads = ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm")
-            yield from aligned(rows, heads, right=(1, 2))
+            yield from aligned(map(_gap_row, self.detectable), heads, right=(1, 2))
         if self.alternatives:
             rate = self.assumed.rates[0].rate
             yield f"\nSparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
@@ -262,7 +261,7 @@ def _design_row(design: Alternative) -> tuple[str, ...]:
         f"{design.share:.0%}",
         f"{design.information:.0%}",
         _size(design.gap, rate=True),
-        f"{design.portraits:,} portraits",
+        counted(design.portraits, "portrait"),
         _size(design.wider_gap, rate=True),
     )
 

@@ -12,6 +12,7 @@ from stillme.audit import Audit, NamedEditor
 from stillme.audit.config import MitigationSection
 from stillme.core.files import write_csv
 from stillme.core.protocols import Priced, overrides
+from stillme.core.tables import counted
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation.arms import NEEDS_FEATURES, instruction
 from stillme.mitigation.extractors import extractor_named
@@ -47,9 +48,10 @@ class RequestList:
 
     def as_text(self) -> str:
         """For people."""
-        lines = [f"Wrote {self.file}: {self.requests:,} requests to {', '.join(self.editors)}."]
+        lines = [f"Wrote {self.file}: {counted(self.requests, 'request')} to {', '.join(self.editors)}."]
         if self.undescribed:
-            lines.append(f"{len(self.undescribed):,} portraits have no feature sentence yet. {self.how}")
+            undescribed = counted(len(self.undescribed), "portrait has", "portraits have")
+            lines.append(f"{undescribed} no feature sentence yet. {self.how}")
         return "\n".join(lines)
 
 

@@ -77,7 +77,7 @@ def require_ledger(file: Path) -> None:
             found = set(_parts(connection))
             damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:
-            raise StoreDamaged(f"{file.name} is not a ledger ({error})") from None
+            raise StoreDamaged(f"{file.name} is not a database of stillme ({error})") from None
     if other := sorted(found ^ _own_parts()):
         raise StoreDamaged(f"{file.name} does not have the tables of this stillme: {other[0][1]}")
     if damage != "ok":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stillme.core.rubric.readings import TOWARD_REFERENCE
-from stillme.core.tables import aligned
+from stillme.core.tables import aligned, counted
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.directions import Shift
@@ -26,7 +26,7 @@ from stillme.findings.compare.changes import (
     loss,
     worse_when,
 )
-from stillme.findings.compare.matching import Matched
+from stillme.findings.compare.matched_edits import Matched
 from stillme.findings.layout import plain, table
 from stillme.runs.thumbnails import data_uri
 
@@ -39,6 +39,7 @@ _TITLES: tuple[tuple[Verdict, str], ...] = (
 _GAP_TITLES: tuple[tuple[Verdict, str], ...] = (
     ("worse", "Gaps that grew"),
     ("better", "Gaps that shrank"),
+    ("changed", "Gaps that otherwise changed"),
     ("size unclear", "Gaps that changed, size unclear"),
 )
 _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", "judge")
@@ -52,17 +53,8 @@ _APPEARS_HEADS = ("appears", "of portraits labelled", "before", "after", "change
 def as_text(comparison: Comparison) -> str:
     """For a terminal."""
     lines = [_head(comparison), *comparison.notes]
-    for verdict, title in _TITLES:
-        changes = comparison.with_verdict(verdict)
-        if changes or verdict == "worse":
-            lines += ["", _counted(comparison, title, changes)]
-            lines += aligned(map(_row, changes), _HEADS) if changes else []
-    for verdict, title in _GAP_TITLES:
-        gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
-        if gaps:
-            lines += ["", title, *aligned(map(_gap_row, gaps), _GAP_HEADS)]
-    if comparison.appears:
-        lines += ["", _INTO_WHAT, *aligned(map(_appears_row, comparison.appears), _APPEARS_HEADS)]
+    for title, heads, rows in _sections(comparison):
+        lines += ["", title, *aligned(rows, heads)] if rows else ["", title]
     return "\n".join([*lines, "", _rest(comparison)])
 
 
@@ -70,19 +62,25 @@ def as_markdown(comparison: Comparison) -> str:
     """For a pull request or a page."""
     lines = [f"# {plain(comparison.labels[1])} against {plain(comparison.labels[0])}", "", plain(_head(comparison))]
     lines += [f"\n{plain(note)}" for note in comparison.notes]
+    for title, heads, rows in _sections(comparison):
+        lines += ["", f"## {title}", "", *(table(heads, rows) if rows else [])]
+    headline = [_row(change) for change in comparison.changes if change.is_headline]
+    lines += ["", _rest(comparison), "", "## Every headline comparison", "", *table(_HEADS, headline)]
+    return "\n".join(lines) + "\n"
+
+
+def _sections(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Title, heads and rows of each table, what became worse first."""
     for verdict, title in _TITLES:
         changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
-            lines += ["", f"## {_counted(comparison, title, changes)}", ""]
-            lines += table(_HEADS, map(_row, changes)) if changes else []
-    gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
-    lines += ["", "## Gaps between groups that changed", ""]
-    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None."]
+            yield _counted(comparison, title, changes), _HEADS, [_row(change) for change in changes]
+    for verdict, title in _GAP_TITLES:
+        gaps = [_gap_row(gap) for gap in _headline_gaps(comparison) if gap.verdict == verdict]
+        if gaps:
+            yield title, _GAP_HEADS, gaps
     if comparison.appears:
-        lines += ["", f"## {_INTO_WHAT}", "", *table(_APPEARS_HEADS, map(_appears_row, comparison.appears))]
-    lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
-    lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
-    return "\n".join(lines) + "\n"
+        yield _INTO_WHAT, _APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears]
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
@@ -104,7 +102,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def _head(comparison: Comparison) -> str:
     first, second = comparison.labels
     return (
-        f"{first} → {second}: {comparison.cells:,} requests to both, {comparison.portraits:,} portraits. "
+        f"{first} → {second}: {counted(comparison.cells, 'request')} to both, "
+        f"{counted(comparison.portraits, 'portrait')}. "
         "Each change is second minus first on the same requests."
     )
 
@@ -112,19 +111,22 @@ def _head(comparison: Comparison) -> str:
 def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> str:
     if not comparison.tested and not comparison.untestable:
         return f"{title}: not known, nothing could be compared"
-    return f"{title}: {len(changes):,} of {comparison.tested:,} comparisons"
+    return f"{title}: {len(changes):,} of {counted(comparison.tested, 'comparison')}"
 
 
 def _rest(comparison: Comparison) -> str:
     unclear = [change for change in comparison.changes if change.is_headline and change.verdict == "unclear"]
     share = f"{100 * (1 - comparison.confidence):.0f} %"
-    few = f"{comparison.untestable:,} more rest on too few portraits that changed at all. " * bool(
-        comparison.untestable
-    )
+    few = counted(comparison.untestable, "more rests", "more rest") + " on too few portraits that changed at all. "
+    few *= bool(comparison.untestable)
+    q = [change.adjusted for change in comparison.changes if change.is_headline and change.verdict != "unclear"]
+    tied = len(set(q)) < len(q)
+    ties = "Equal q are no mistake: the correction gives neighbouring p-values the same q. " * tied
     return (
-        f"{len(unclear):,} comparisons show no significant change; their intervals show what could be missed. "
+        f"{counted(len(unclear), 'comparison shows', 'comparisons show')} no significant change; "
+        "their intervals show what could be missed. "
         "Worse and better are changes larger than the smallest effect that matters. "
-        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
+        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). {ties}"
         f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "
         "all pairs of a factor's groups together."
     )
@@ -143,7 +145,7 @@ def _row(change: Change) -> tuple[str, ...]:
         _number(change.quantity, change.after),
         *_interval(change.quantity, change.outcome),
         "" if change.adjusted is None else numbers.p_number(change.adjusted),
-        "; ".join(part for part in (change.note, "fewer edits were made" if change.fewer_made else "") if part),
+        "; ".join(filter(None, (change.judge, change.note, "fewer edits were made" if change.fewer_made else ""))),
     )
 
 
@@ -156,7 +158,7 @@ def _gap_row(gap: GapChange) -> tuple[str, ...]:
         *_interval(gap.quantity, gap.outcome),
         "" if gap.p is None else numbers.p_number(gap.p),
         str(gap.others),
-        gap.note,
+        "; ".join(filter(None, (gap.judge, gap.note))),
     )
 
 

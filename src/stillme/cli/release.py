@@ -18,6 +18,7 @@ from stillme.cli.options import (
     print_json,
     print_next,
     print_next_bundle,
+    print_open,
 )
 from stillme.cli.terminal import echo
 
@@ -57,9 +58,9 @@ def compare(
     same judges. If anything else differs, the comparison is refused and the difference is named.
     """
     from stillme.findings import layout
-    from stillme.findings.compare import choose, match, showing
+    from stillme.findings.compare import choose, comparison_text, match
     from stillme.findings.compare import compare as compare_sides
-    from stillme.findings.compare.matching import reading_changes
+    from stillme.findings.compare.matched_edits import reading_changes
     from stillme.runs.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
@@ -72,8 +73,8 @@ def compare(
         comparison = replace(comparison, appears=appears, notes=notes)
         pictures = PicturesToShow(*(chosen.run.store.pictures for chosen in (one, other)))
         # While the runs are open: a bundle's pictures are gone after that.
-        figures = showing.worst_pairs(matched, comparison, pictures.path_of) if html else ""
-    text = showing.as_markdown(comparison)
+        figures = comparison_text.worst_pairs(matched, comparison, pictures.path_of) if html else ""
+    text = comparison_text.as_markdown(comparison)
     if markdown:
         layout.save(markdown, text)
     if html:
@@ -82,10 +83,12 @@ def compare(
         if pictures.unreachable:
             echo(f"The page lacks pictures. {pictures.unreachable}", err=True)
     if as_json:
-        print_json(showing.as_json(comparison))
+        print_json(comparison_text.as_json(comparison))
     else:
-        echo(showing.as_text(comparison))
-        if not html:
+        echo(comparison_text.as_text(comparison))
+        if html:
+            print_open(html)
+        else:
             names = ("--editors", *editors) if editors else ()
             print_next("compare", first, *([second] if second else []), *names, "--html", "comparison.html")
 
@@ -152,22 +155,21 @@ def gate(
       130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
     from stillme.findings import layout
-    from stillme.findings.gate import Asked, baseline_folder, showing
+    from stillme.findings.gate import Asked, baseline_folder, verdict_text
     from stillme.findings.gate import gate as decide
-    from stillme.findings.gate.showing import as_junit
 
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))
         before = baseline or baseline_folder(run)
         compared = stack.enter_context(opened_run(before)) if before else None
         verdicts = decide(run, Asked(baseline=compared, **asked))
-    for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
+    for file, write in ((junit, verdict_text.as_junit), (markdown, verdict_text.as_markdown)):
         if file:
             layout.save(file, write(verdicts))
     if as_json:
-        print_json(showing.as_json(verdicts))
+        print_json(verdict_text.as_json(verdicts))
     else:
-        echo(showing.as_text(verdicts))
+        echo(verdict_text.as_text(verdicts))
         _print_next_of_gate(run, audit, out, verdicts.outcome)
     sys.exit(verdicts.exit_code)
 
@@ -198,7 +200,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
         print_json(verification.as_json())
     else:
         echo(verification.as_text())
-        if verification.authenticated and verification.consistent:
+        if verification.consistent:
             print_next("status", bundle)
     if not verification.consistent:
         sys.exit(1)
