@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
@@ -153,6 +155,16 @@ def typed(
     shell = ["bash", "-c", line]
     outputs: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.run(shell, cwd=cwd, env=dict(environment), text=True, timeout=400, check=False, **outputs)
+
+
+def all_end(numbers: Iterable[int], seconds: float = 10) -> bool:
+    """Whether these processes, of whichever parent, end in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE for n in numbers):
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def _run(

@@ -15,8 +15,8 @@ from stillme.api.doctor import examine, tried_imports
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin
 from stillme.core.protocols import Editor
-from stillme.editors.diffusion import readiness
-from stillme.editors.diffusion.gpus import Gpu
+from stillme.editors.diffusion import machine
+from stillme.editors.diffusion.machine import Gpu
 from stillme.editors.diffusion.traits import presets
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.http import HttpEditor
@@ -109,17 +109,17 @@ def card(total: float, free: float | None = None) -> Gpu:
     ],
 )
 def test_memory_is_held_against_the_cards(cards: list[Gpu], sentence: str) -> None:
-    assert "".join(readiness.too_small(112.0, cards, presets()["flux2-dev"])) == sentence
+    assert "".join(machine.too_small(112.0, cards, presets()["flux2-dev"])) == sentence
 
 
 def test_the_disk_is_held_against_what_is_still_to_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "not" / "yet"))
-    monkeypatch.setattr(readiness.shutil, "disk_usage", lambda _: SimpleNamespace(free=50e9))
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: SimpleNamespace(free=50e9))
     weights = Weights("a/b", "main", False)
-    [sentence] = readiness.no_space(weights, 112.0)
+    [sentence] = machine.no_space(weights, 112.0)
     assert f"about 112 GB of disk, and 50 GB are free in {tmp_path}" in sentence
-    assert list(readiness.no_space(weights, 40.0)) == []
+    assert list(machine.no_space(weights, 40.0)) == []
 
 
 def test_a_licence_that_was_not_accepted_is_named_with_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_licence_that_was_not_accepted_is_named_with_its_page(monkeypatch: pyt
         raise GatedRepoError("no", response=httpx.Response(403, request=httpx.Request("GET", "https://x")))
 
     monkeypatch.setattr(hub, "auth_check", refuse)
-    [sentence] = readiness.no_access(Weights("black-forest-labs/FLUX.2-dev", "main", False))
+    [sentence] = machine.no_access(Weights("black-forest-labs/FLUX.2-dev", "main", False))
     assert "accept its licence at https://huggingface.co/black-forest-labs/FLUX.2-dev" in sentence
 
 

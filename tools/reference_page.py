@@ -19,6 +19,7 @@ from stillme.core.types import Estimate
 from stillme.estimates.agreement import Agreement
 from stillme.estimates.behaviour import Behaviour
 from stillme.estimates.directions import Shift
+from stillme.estimates.intervals import WorstCase
 from stillme.estimates.people import AgainstPeople, Corrected
 from stillme.findings.tables import estimates as estimate_tables
 from stillme.findings.tables.analyses import ANALYSES
@@ -28,18 +29,18 @@ from stillme.runs.readings import ReadingCount, Transition
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
+DISPARITY = (estimates.Disparity, estimates.NullBand, WorstCase)
 RECORDS: dict[str, tuple[type, ...]] = {
     "contrasts": (estimates.Contrast, estimates.PermutationTest),
-    "pooled": (estimates.Disparity, estimates.NullBand),
-    "equivalence": (estimates.Equivalence,),
-    "cuts": (estimates.Disparity, estimates.NullBand),
-    "prompts": (estimates.Disparity, estimates.NullBand),
-    "subcategories": (estimates.Disparity, estimates.NullBand),
-    "intersections": (estimates.Disparity, estimates.NullBand),
-    "likeness": (estimates.IntraclassCorrelation,),
+    "pooled": DISPARITY,
+    "cuts": DISPARITY,
+    "prompts": DISPARITY,
+    "subcategories": DISPARITY,
+    "intersections": DISPARITY,
+    "icc": (estimates.IntraclassCorrelation,),
     "row_tests": (estimates.RowTest,),
-    "mitigation": (estimates.PairedEffect, estimates.Disparity, estimates.NullBand),
-    "above_floor": (estimates.Disparity, estimates.NullBand),
+    "mitigation": (estimates.PairedEffect, *DISPARITY),
+    "above_floor": DISPARITY,
     "roles": (estimates.Adherence,),
     "shifts": (Shift,),
     "transitions": (Transition,),
@@ -49,11 +50,13 @@ RECORDS: dict[str, tuple[type, ...]] = {
     "repeatability": (Behaviour,),
     "disclosure": (Behaviour,),
     "coverage": (Behaviour,),
-    "known_answers": (RightAnswers,),
+    "control_pairs": (RightAnswers,),
     "against_people": (AgainstPeople,),
     "corrected": (Corrected,),
 }
 """What the rows of each analysis are made from; the fields of the second and later ones have a prefix."""
+
+PREFIXES = {estimates.NullBand: "null_", estimates.PermutationTest: "permutation_", WorstCase: "worst_case_"}
 
 ADDED = {
     "coverage": ("primary",),
@@ -238,11 +241,7 @@ def columns_of(analysis: str) -> dict[str, str]:
     main, *nested = RECORDS[analysis]
     found = {name: MEANINGS[name] for name in ADDED.get(analysis, ())} | dict(record_columns(main, ""))
     for record in nested:
-        if record in (estimates.NullBand, estimates.PermutationTest):
-            prefix = "null_" if record is estimates.NullBand else "permutation_"
-            found |= dict(record_columns(record, prefix))
-        else:
-            found |= dict(record_columns(record, ""))
+        found |= dict(record_columns(record, PREFIXES.get(record, "")))
     if "judge" in found:
         found["judge_note"] = MEANINGS["judge_note"]
     return found

@@ -51,6 +51,8 @@ def test_every_problem_is_reported_at_once_with_its_line(write_audit: Write, por
     ]
     for sentence in expected:
         assert any(sentence in problem for problem in found), (sentence, found)
+    lines = [int(problem.split(",")[0].removeprefix("line ")) for problem in found]
+    assert lines == sorted(lines)
 
 
 def test_a_plugins_own_parameters_are_checked_at_their_place(write_audit: Write):
@@ -121,6 +123,21 @@ def test_toml_that_is_none_says_where(tmp_path: Path):
     (tmp_path / "audit.toml").write_text("title = \n")
     assert "is not TOML" in problems(tmp_path)[0]
     assert "line 1" in problems(tmp_path)[0]
+
+
+def test_a_missing_quote_and_a_file_of_another_kind_are_named(tmp_path: Path):
+    (tmp_path / "audit.toml").write_text('title = "x\narms = []\n')
+    assert problems(tmp_path) == ["is not TOML: line 1: a closing quotation mark is missing"]
+    (tmp_path / "audit.yaml").write_text("title: x\n")
+    with pytest.raises(StillmeError, match=r"is not an audit. Name a folder that has an audit\.toml, or a file that"):
+        audit.load(tmp_path / "audit.yaml")
+
+
+@pytest.mark.parametrize(("written", "hint"), [("rage", ""), ("gruop", " Did you mean 'group'?")])
+def test_an_unrelated_factor_is_not_proposed(write_audit: Write, written: str, hint: str):
+    file = write_audit() / "audit.toml"
+    file.write_text(file.read_text().replace('["group"]', f'["{written}"]'))
+    assert f"no portrait has the attribute {written!r}.{hint} Known: " in problems(file)[0]
 
 
 def test_a_folder_without_an_audit_says_how_to_begin(tmp_path: Path):

@@ -28,13 +28,6 @@ def test_control_characters_are_not_printed_and_words_are(capsys: pytest.Capture
     assert printed.err == "Zoë → 中文 👩🏽\u200d⚕️ שלום\n"
 
 
-def test_a_progress_line_returns_by_itself_only(capsys: pytest.CaptureFixture[str]):
-    terminal.redraw(f"edit {HOSTILE}")
-    printed = capsys.readouterr().err
-    assert printed.startswith("\redit ")
-    assert not OBEYED.search(printed[1:])
-
-
 def test_json_reads_back_what_was_said():
     shown = terminal.json_text({"words": HOSTILE, "name": "Zoë"})
     assert not OBEYED.search(shown)

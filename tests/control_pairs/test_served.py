@@ -21,9 +21,9 @@ from stillme.runs.control_pairs import asking
 from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
-from tests.judges.conftest import KEY, answer
+from tests.judges.conftest import answer
 from tests.processes import Started
-from tests.vlm.servers import CHAT, ModelInput
+from tests.vlm.servers import CHAT, KEY, ModelInput
 
 QUESTIONS = 25
 PROMPTS = ["O-01", "O-02", "O-03", "O-04", "V-05"]

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from stillme.curation.app import Filter, create, neighbours, tiles
 from stillme.curation.decisions import Log
 from stillme.curation.measuring import read_checks
-from stillme.curation.pages.app import create
-from stillme.curation.pages.routes import Filter, neighbours, tiles
-from stillme.curation.pages.workspace import NotAllowed, Workspace, clean_name
 from stillme.curation.pools import Pools
+from stillme.curation.workspace import NotAllowed, Workspace, clean_name
 from stillme.web.app import Site
 from stillme.web.sessions import KeyHolders, csrf_of
 
 HOME = "http://127.0.0.1:8470"
-SITE = Site(title="Curate", package="stillme.curation.pages")
+SITE = Site(title="Curate", package="stillme.curation")
 
 
 class Visit:

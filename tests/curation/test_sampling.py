@@ -26,8 +26,10 @@ designs = st.builds(
 )
 
 
-@given(rows_of_any_size, designs)
-def test_every_cell_of_every_pool_is_full_or_listed(rows: list[SourceRow], design: PoolDesign):
+@given(rows_of_any_size, designs, st.integers(0, 5))
+def test_every_cell_of_every_pool_is_full_or_listed_and_holds_each_picture_once(
+    rows: list[SourceRow], design: PoolDesign, seed: int
+):
     pooled, shortfalls = draw(rows, design)
     assert set(pooled) == set(design.cells)
     short = {shortfall.cell: shortfall for shortfall in shortfalls}
@@ -35,37 +37,18 @@ def test_every_cell_of_every_pool_is_full_or_listed(rows: list[SourceRow], desig
         assert len(pools) == design.pools
         available = sum(design.cell_of(row.attributes) == cell for row in rows)
         for number, pool in enumerate(pools, start=1):
-            full = len(pool) == design.per_cell
-            assert full or number in short[cell].empty_pools
+            assert len(pool) == design.per_cell or number in short[cell].empty_pools
             assert len({row.file for row in pool}) == len(pool)
+            assert all(tuple(row.attributes.values()) == cell for row in pool)
         assert (cell in short) == (available < design.pools * design.per_cell)
-        if cell in short:
-            assert short[cell].found == available
-
-
-@given(rows_of_any_size, designs)
-def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[SourceRow], design: PoolDesign):
-    pooled, shortfalls = draw(rows, design)
-    short = {shortfall.cell for shortfall in shortfalls}
-    for cell, pools in pooled.items():
         files = [row.file for pool in pools for row in pool]
-        if cell not in short:
-            assert len(set(files)) == len(files)
+        if cell in short:
+            assert short[cell].found == available == len(set(files))
         else:
-            assert len(set(files)) == sum(design.cell_of(row.attributes) == cell for row in rows)
-
-
-@given(rows_of_any_size, designs, st.integers(0, 5))
-def test_the_order_of_rows_does_not_matter(rows: list[SourceRow], design: PoolDesign, seed: int):
+            assert len(set(files)) == len(files), "pools are disjoint wherever there are enough pictures"
     shuffled = list(rows)
     random.Random(seed).shuffle(shuffled)
-    assert draw(shuffled, design) == draw(rows, design)
-
-
-@given(rows_of_any_size, designs)
-def test_only_pictures_with_the_cells_labels_are_drawn(rows: list[SourceRow], design: PoolDesign):
-    for cell, pools in draw(rows, design)[0].items():
-        assert all(tuple(row.attributes.values()) == cell for pool in pools for row in pool)
+    assert draw(shuffled, design) == (pooled, shortfalls), "the order of rows does not matter"
 
 
 @given(rows_of_any_size, st.integers(0, 9))

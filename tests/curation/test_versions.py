@@ -100,7 +100,7 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
 
 
 def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide: Callable[..., None], tmp_path: Path):
-    with pytest.raises(StillmeError, match="Nobody has curated"):
+    with pytest.raises(StillmeError, match="No one has curated"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     decide(cells=3)
     with pytest.raises(StillmeError, match=r"1 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
@@ -199,7 +199,7 @@ def test_pictures_of_ones_own_become_a_set_with_their_terms(own: Path, tmp_path:
     assert verify(tmp_path / "set")[0].problems == ()
     text = (written.folder / "CARD.md").read_text()
     assert "| own | self-described | signed form | 2 |" in text
-    assert "nobody compared candidates" in text
+    assert "no one compared candidates" in text
     assert b"taken at home" not in portraits["one"].image.read()
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from PIL import Image
 
@@ -27,6 +26,7 @@ from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refu
 from stillme.editors.command import CommandEditor, EditorCommandParameters
 from stillme.plugins.testing import PROMPTS, check_plugin
 from stillme.portraits.synthetic import portraits
+from tests.processes import all_end
 
 NEGATIVE = """
 import sys
@@ -66,8 +66,7 @@ def failure(editor: CommandEditor, **what: Any) -> Failed:
 
 
 def test_a_program_conforms(tmp_path: Path):
-    (tmp_path / "edit.py").write_text(NEGATIVE)
-    run = [sys.executable, str(tmp_path / "edit.py"), *PLACES]
+    run = ["sh", "-c", 'cp "$0" "$1"', *PLACES]
     check_plugin(CommandEditor, portraits()[:2], {"run": run, "seed": "exact", "concurrency": 2})
     assert isinstance(editor(tmp_path, NEGATIVE), Editor)
 
@@ -214,15 +213,6 @@ def family(folder: Path) -> list[int]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return [int(text) for text in (folder / "pids.txt").read_text().split()]
-
-
-def all_end(numbers: list[int]) -> bool:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if not any(psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE for n in numbers):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_after_the_time_limit_the_whole_family_is_killed(tmp_path: Path):

@@ -25,79 +25,45 @@ def saved(rgb: np.ndarray, kind: str, **options: object) -> bytes:
     return buffer.getvalue()
 
 
-def test_an_edit_raises_no_flag():
-    assert flags_of(png(255 - SOURCE), png(SOURCE)) == ()
+def with_spot(side: int, ground: int, rows: slice, columns: slice, spot: int) -> np.ndarray:
+    frame = np.full((side, side, 3), ground)
+    frame[rows, columns] = spot
+    return frame
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>502</html>", png(SOURCE)[:200]], ids=["empty", "a page", "half a file"])
-def test_what_is_no_picture_is_unreadable(data: bytes):
-    assert flags_of(data, png(SOURCE)) == ("unreadable",)
+PLAIN = np.full((64, 64, 3), (200, 10, 90))
+GREY = png(np.full((16, 16, 3), 80))
+WIDE = saved(SOURCE, "PNG", icc_profile=profiles.adobe_rgb())
+ODD_PROFILE = saved(255 - SOURCE, "PNG", icc_profile=b"nothing")
+SAME = (png(SOURCE),)
+CASES: dict[str, tuple[bytes, tuple[bytes, ...], tuple[str, ...]]] = {
+    "an edit": (png(255 - SOURCE), SAME, ()),
+    "an empty file": (b"", SAME, ("unreadable",)),
+    "a page of words": (b"<html>502</html>", SAME, ("unreadable",)),
+    "half a file": (png(SOURCE)[:200], SAME, ("unreadable",)),
+    "black": (saved(np.full((64, 64, 3), 0), "JPEG"), SAME, ("black",)),
+    "nearly black": (saved(np.full((64, 64, 3), 3), "JPEG"), SAME, ("black",)),
+    "black with a watermark's dot": (png(with_spot(256, 0, slice(1), slice(10), 255)), SAME, ("black",)),
+    "one colour": (png(PLAIN), SAME, ("uniform",)),
+    "one colour as JPEG": (saved(PLAIN, "JPEG"), SAME, ("uniform",)),
+    "a dark picture of something": (png(SOURCE // 8), SAME, ()),
+    "a small thing on a plain ground": (png(with_spot(256, 240, slice(100, 140), slice(100, 140), 20)), SAME, ()),
+    "the same bytes": (png(SOURCE), SAME, ("identical",)),
+    "the same pixels in another format": (saved(SOURCE, "WEBP", lossless=True), SAME, ("identical",)),
+    "the source with the losses of JPEG": (saved(SOURCE, "JPEG", quality=90), SAME, ()),
+    "the second of two sources": (png(SOURCE), (png(255 - SOURCE), png(SOURCE)), ("identical",)),
+    "a plain portrait that comes back": (GREY, (GREY,), ("uniform", "identical")),
+    "an unreadable source": (png(SOURCE), (b"broken",), ()),
+    "an unreadable profile": (ODD_PROFILE, SAME, ("unreadable colour profile",)),
+    "an unreadable profile of both": (ODD_PROFILE, (ODD_PROFILE,), ("identical", "unreadable colour profile")),
+    "a readable profile": (saved(255 - SOURCE, "PNG", icc_profile=profiles.srgb()), SAME, ()),
+    "a wide source that comes back in sRGB": (png(images.read_rgb(WIDE)), (WIDE,), ("identical",)),
+    "the numbers of a wide source in sRGB": (png(SOURCE), (WIDE,), ()),
+    "broken bytes that are their own source": (b"broken", (b"broken",), ("unreadable",)),
+}
 
 
-@pytest.mark.parametrize("level", [0, 3])
-def test_a_black_frame_is_black(level: int):
-    assert flags_of(saved(np.full((64, 64, 3), level), "JPEG"), png(SOURCE)) == ("black",)
-
-
-def test_a_black_frame_with_a_watermarks_dot_is_black():
-    frame = np.zeros((256, 256, 3))
-    frame[0, :10] = 255
-    assert flags_of(png(frame), png(SOURCE)) == ("black",)
-
-
-def test_one_colour_is_uniform():
-    frame = np.full((64, 64, 3), (200, 10, 90))
-    assert flags_of(png(frame), png(SOURCE)) == ("uniform",)
-    assert flags_of(saved(frame, "JPEG"), png(SOURCE)) == ("uniform",)
-
-
-def test_a_dark_picture_of_something_is_not_black():
-    assert flags_of(png(SOURCE // 8), png(SOURCE)) == ()
-
-
-def test_a_small_thing_on_a_plain_ground_is_a_picture():
-    frame = np.full((256, 256, 3), 240)
-    frame[100:140, 100:140] = 20
-    assert flags_of(png(frame), png(SOURCE)) == ()
-
-
-def test_the_same_bytes_are_identical():
-    assert flags_of(png(SOURCE), png(SOURCE)) == ("identical",)
-
-
-def test_the_same_pixels_in_another_format_are_identical():
-    assert flags_of(saved(SOURCE, "WEBP", lossless=True), png(SOURCE)) == ("identical",)
-
-
-def test_a_source_saved_anew_with_losses_is_not_identical():
-    assert flags_of(saved(SOURCE, "JPEG", quality=90), png(SOURCE)) == ()
-
-
-def test_the_second_of_two_sources_counts():
-    assert flags_of(png(SOURCE), png(255 - SOURCE), png(SOURCE)) == ("identical",)
-
-
-def test_a_plain_portrait_that_comes_back_is_both():
-    plain = png(np.full((16, 16, 3), 80))
-    assert flags_of(plain, plain) == ("uniform", "identical")
-
-
-def test_an_unreadable_source_is_no_source():
-    assert flags_of(png(SOURCE), b"broken") == ()
-
-
-def test_a_colour_profile_that_cannot_be_read_is_flagged():
-    edit = saved(255 - SOURCE, "PNG", icc_profile=b"nothing")
-    assert flags_of(edit, png(SOURCE)) == ("unreadable colour profile",)
-    assert flags_of(edit, edit) == ("identical", "unreadable colour profile")
-    assert flags_of(saved(255 - SOURCE, "PNG", icc_profile=profiles.srgb()), png(SOURCE)) == ()
-
-
-def test_a_source_that_comes_back_in_srgb_is_identical_to_its_wider_self():
-    wide = saved(SOURCE, "PNG", icc_profile=profiles.adobe_rgb())
-    assert flags_of(png(images.read_rgb(wide)), wide) == ("identical",)
-    assert flags_of(png(SOURCE), wide) == ()
-
-
-def test_bytes_that_are_their_own_broken_source_are_unreadable():
-    assert flags_of(b"broken", b"broken") == ("unreadable",)
+@pytest.mark.parametrize("case", CASES)
+def test_a_picture_has_the_flags_of_what_it_shows(case: str):
+    picture, sources, flags = CASES[case]
+    assert flags_of(picture, *sources) == flags

@@ -12,8 +12,8 @@ from PIL import Image
 
 from stillme.core import colour, images
 from stillme.core.types import Arm, Edited, ImageFile, Portrait, Prompt, Request, digest
-from stillme.editors.painting import lab_of, move
 from stillme.editors.planted import Effect, Planted, PlantedParameters
+from stillme.editors.regions import lab_of, move
 from stillme.portraits.synthetic import portraits
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")

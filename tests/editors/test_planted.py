@@ -165,9 +165,9 @@ def test_the_expected_person_is_drawn_as_often_as_planted(pronoun: str, share: f
     roles = PlantedParameters.model_validate({"roles": {"adherence": 0.7, "pronoun": 0.2}, "everyone": {"erasure": 1}})
     sentence = replace(PROMPT, target="nurse", stereotype="female", pronoun=pronoun)
     chosen: list[Portrait] = []
-    for index in range(300):
+    for index in range(160):
         people = (woman, man) if index % 2 else (man, woman)
         outcome = drawn(roles, people, replace(sentence, id=f"W-{index}"))
         assert outcome.truth is not None
         chosen.append(people[outcome.truth["role_target"] - 1])
-    assert np.mean([person is woman for person in chosen]) == pytest.approx(share, abs=0.06)
+    assert np.mean([person is woman for person in chosen]) == pytest.approx(share, abs=0.08)

@@ -15,7 +15,6 @@ from stillme.estimates import (
     Settings,
     above_floor,
     contrasts,
-    equivalence,
     estimate,
     intraclass_correlations,
     paired_effects,
@@ -47,7 +46,6 @@ def write(folder: Path) -> None:
         write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts, settings)
         records = [
             *contrasts(edits, [scores, lab], settings, against=("rest", "pairs")),
-            *equivalence(edits, [scores, lab], settings, margin=0.2),
             *intraclass_correlations(edits, [scores, lab], settings),
             *row_tests(edits, [scores, lab], settings),
             *agreement(edits, [scores, other], settings),

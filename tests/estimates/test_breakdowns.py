@@ -1,4 +1,4 @@
-"""Parts of the rows, finer groups, other cuts; correlation of edits; equivalence."""
+"""Parts of the rows, finer groups, other cuts; correlation of edits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.errors import UnknownName
 from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import (
     Settings,
@@ -18,7 +18,6 @@ from stillme.estimates import (
     by_intersection,
     by_prompt,
     contrasts,
-    equivalence,
     estimate,
     intraclass_correlations,
 )
@@ -113,7 +112,6 @@ def test_breakdowns_do_not_depend_on_the_order_of_rows(order: int) -> None:
         lambda e, s: by_intersection(e, s, quick, ("race", "gender")),
         lambda e, s: intraclass_correlations(e, s, quick),
         lambda e, s: estimate(e, s, sample),
-        lambda e, s: equivalence(e, s, quick, margin=0.5),
     ):
         assert run(moved, rescored) == run(edits, [scores])
 
@@ -139,45 +137,6 @@ def test_the_correlation_of_single_or_equal_edits_is_not_estimable() -> None:
         assert isinstance(correlation.icc, NotEstimable)
         assert reason in correlation.icc.reason
         assert correlation.design_effect is None
-
-
-def test_only_a_small_gap_with_much_data_is_surely_small() -> None:
-    stream = np.random.default_rng(6)
-
-    def claims(per_level: int, gap: float, **how: str) -> tuple[bool | None, float | None]:
-        values = stream.normal(0, 0.3, (2 * per_level, 1)) + stream.normal(0, 1, (2 * per_level, 10))
-        values[:per_level] += gap
-        edits, scores = rows(people("AB", per_level), values, axis="skin_delta_l")
-        test = equivalence(edits, [scores], quick, margin=0.5, quantities=("skin_delta_l",), **how)[0]
-        assert test.holds == (test.p is not None and test.p <= 0.05)
-        return test.holds, test.p
-
-    assert claims(60, 0.0) == (True, pytest.approx(0.01, abs=0.01))
-    assert claims(4, 0.0)[0] is False
-    assert claims(60, 0.5)[0] is False
-    assert claims(60, 2.0)[0] is False
-    assert claims(60, 2.0, worse="lower")[0] is True
-    assert claims(60, 2.0, worse="higher")[0] is False
-    assert claims(60, -2.0, worse="higher")[0] is True
-
-
-def test_equivalence_is_the_interval_at_twice_alpha_within_the_margin() -> None:
-    values = ordinal(np.random.default_rng(7).normal(0.8, 1, (48, 6)))
-    edits, scores = rows(people("ABCD", 12), values)
-    wide = replace(quick, confidence=0.9)
-    table = {(e.quantity, e.group): e.outcome for e in estimate(edits, [scores], wide) if e.scope == "contrast"}
-    for test in equivalence(edits, [scores], quick, margin=0.1):
-        outcome = table[test.quantity, test.group]
-        assert isinstance(outcome, Interval)
-        assert isinstance(test.outcome, Interval)
-        assert (test.outcome.low, test.outcome.high) == pytest.approx((outcome.low, outcome.high))
-        assert test.holds == (outcome.low > -0.1 and outcome.high < 0.1)
-
-
-def test_a_margin_must_be_positive() -> None:
-    edits, scores = rows(people("AB", 12), np.ones((24, 2)))
-    with pytest.raises(StillmeError, match="largest difference that would not matter"):
-        equivalence(edits, [scores], quick, margin=0.0)
 
 
 def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:

@@ -25,7 +25,6 @@ from stillme.estimates import (
     by_intersection,
     by_prompt,
     contrasts,
-    equivalence,
     estimate,
     intraclass_correlations,
     paired_effects,
@@ -69,7 +68,6 @@ def analyse(edits: Edits, scores: Scores) -> None:
         settings = replace(quick, prompts=prompts)
         check(estimate(edits, [scores], settings))
         check(contrasts(edits, [scores], settings, against=("rest", "pairs")))
-        check(equivalence(edits, [scores], settings, margin=0.1))
         check(at_every_cut(edits, [scores], settings))
         check(by_prompt(edits, [scores], settings))
         check(by_prompt(edits, [scores], settings, by="subcategory", groups=True))

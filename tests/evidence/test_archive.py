@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import stat
-import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,58 +21,35 @@ def zipped(file: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     return file
 
 
-def tarred(file: Path, *entries: tuple[str | tarfile.TarInfo, bytes]) -> Path:
-    with tarfile.open(file, "w") as target:
-        for name, data in entries:
-            entry = tarfile.TarInfo(name) if isinstance(name, str) else name
-            entry.size = len(data)
-            target.addfile(entry, io.BytesIO(data))
-    return file
-
-
 def zip_of_kind(kind: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo("report.html")
     entry.create_system, entry.external_attr = 3, (kind | 0o644) << 16
     return entry
 
 
-def tar_of_kind(kind: bytes) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo("report.html")
-    entry.type, entry.linkname = kind, "README.md"
-    return entry
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("make", [zipped, tarred])
 @pytest.mark.parametrize("second", ["report.html", "Report.html", "a", "report.html/x"])
-def test_a_name_twice_is_refused(tmp_path: Path, make: Callable[..., Path], second: str):
+def test_a_name_twice_is_refused(tmp_path: Path, second: str):
     # A reader that takes the first and one that takes the last see two reports under one root.
     first = "a" if second == "a" else "report.html"
-    file = make(tmp_path / "x", (first, b"forged"), (second, b"real"))
+    file = zipped(tmp_path / "x", (first, b"forged"), (second, b"real"))
     with pytest.raises(archive.Unsafe, match=r"twice|another has its folder"):
         archive.unpack(file, tmp_path / "out")
 
 
-@pytest.mark.parametrize("make", [zipped, tarred])
 @pytest.mark.parametrize(
     "name", ["../evil.txt", "/etc/evil.txt", "a/../../b", "./a", "a//b", "a\\b", "C:a", "a\nb", "rows/.hidden", "a."]
 )
-def test_a_name_that_stillme_never_writes_is_refused(tmp_path: Path, make: Callable[..., Path], name: str):
+def test_a_name_that_stillme_never_writes_is_refused(tmp_path: Path, name: str):
     with pytest.raises(archive.Unsafe, match="outside of what stillme writes"):
-        archive.unpack(make(tmp_path / "x", (name, b"")), tmp_path / "out")
+        archive.unpack(zipped(tmp_path / "x", (name, b"")), tmp_path / "out")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "x"]
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
 def test_links_and_special_files_in_a_zip_are_refused(tmp_path: Path, kind: int):
-    with pytest.raises(archive.Unsafe, match="no plain file"):
+    with pytest.raises(archive.Unsafe, match="not a plain file"):
         archive.unpack(zipped(tmp_path / "x", (zip_of_kind(kind), b"README.md")), tmp_path / "out")
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
-def test_links_and_special_files_in_a_tar_are_refused(tmp_path: Path, kind: bytes):
-    with pytest.raises(archive.Unsafe, match="no plain file"):
-        archive.unpack(tarred(tmp_path / "x", (tar_of_kind(kind), b"")), tmp_path / "out")
 
 
 def test_a_bomb_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -88,7 +62,7 @@ def test_a_bomb_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_too_large_and_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tarred(tmp_path / "x.tar", *((f"rows/{place}.jsonl", bytes(1000)) for place in range(10)))
+    file = zipped(tmp_path / "x.zip", *((f"rows/{place}.jsonl", bytes(1000)) for place in range(10)))
     monkeypatch.setattr(archive, "MAX_BYTES", 9_999)
     with pytest.raises(archive.Unsafe, match="unpacks to more than"):
         archive.unpack(file, tmp_path / "bytes")
@@ -101,27 +75,20 @@ def test_too_large_and_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_is_packed_that_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "rows").write_bytes(bytes(2**20))
     monkeypatch.setattr(archive, "ALWAYS_ALLOWED", 1000)
-    with pytest.raises(StillmeError, match=r"more than 100:1.*\.tar"):
-        archive.pack(tmp_path / "x.zip", {"rows": tmp_path / "rows"}, ".zip")
-    archive.pack(tmp_path / "x.tar", {"rows": tmp_path / "rows"}, ".tar")
-    assert archive.unpack(tmp_path / "x.tar", tmp_path / "out") == ["rows"]
+    archive.pack(tmp_path / "x.zip", {"rows": tmp_path / "rows"})
+    assert (tmp_path / "x.zip").stat().st_size > 2**20, "what compresses too well is stored as it is"
+    assert archive.unpack(tmp_path / "x.zip", tmp_path / "out") == ["rows"]
     monkeypatch.setattr(archive, "MAX_BYTES", 1000)
     with pytest.raises(StillmeError, match="Leave out --with-images"):
-        archive.pack(tmp_path / "x.tar", {"rows": tmp_path / "rows"}, ".tar")
+        archive.pack(tmp_path / "x.zip", {"rows": tmp_path / "rows"})
 
 
-def archive_of(kind: str, folder: Path) -> bytes:
-    make = zipped if kind == "zip" else tarred
-    return make(folder / f"{kind}-{len(list(folder.iterdir()))}", (f"{kind}.txt", b"hello")).read_bytes()
-
-
-@pytest.mark.parametrize("first", ["zip", "tar"])
-@pytest.mark.parametrize("second", ["zip", "tar"])
-def test_an_archive_in_front_of_another_is_refused(tmp_path: Path, first: str, second: str):
+def test_an_archive_in_front_of_another_is_refused(tmp_path: Path):
     # Two readers would unpack two bundles from one file.
     both = tmp_path / "both.zip"
-    both.write_bytes(archive_of(first, tmp_path) + archive_of(second, tmp_path))
-    with pytest.raises(StillmeError, match=r"none of its files|behind the end|not a complete"):
+    first, second = (zipped(tmp_path / name, (name, b"hello")).read_bytes() for name in ("a", "b"))
+    both.write_bytes(first + second)
+    with pytest.raises(StillmeError, match="none of its files"):
         archive.unpack(both, tmp_path / "out")
 
 
@@ -131,7 +98,7 @@ def test_a_zip_with_bytes_that_belong_to_no_file_is_refused(tmp_path: Path, plac
     with zipfile.ZipFile(file, "w") as target:
         target.writestr("a.txt", b"a")
         if place == "between":
-            hidden = archive_of("zip", tmp_path)
+            hidden = zipped(tmp_path / "hidden", ("c.txt", b"hello")).read_bytes()
             target.fp.write(hidden)  # type: ignore[union-attr]
             target.start_dir += len(hidden)
         target.writestr("b.txt", b"b")

@@ -34,7 +34,7 @@ def new_key(path: Path) -> Path:
 
 
 @needs_ssh
-def test_a_signed_bundle_is_authentic_to_whoever_has_the_public_key(run: Path, tmp_path: Path):
+def test_a_signed_bundle_is_authentic_to_a_reader_with_the_public_key(run: Path, tmp_path: Path):
     key, stranger = new_key(tmp_path / "key"), new_key(tmp_path / "stranger")
     file = tmp_path / "b.zip"
     shown = CliRunner().invoke(cli, ["export", str(run), "--bundle", str(file), "--sign", str(key), "--json"])
@@ -44,7 +44,8 @@ def test_a_signed_bundle_is_authentic_to_whoever_has_the_public_key(run: Path, t
     shown = CliRunner().invoke(cli, ["verify", str(file), "--key", f"{stranger}.pub"])
     assert shown.exit_code == 1
     assert (
-        "NOT CONSISTENT. First difference: b.zip.sig (is no signature of this bundle by stranger.pub)" in shown.output
+        "NOT CONSISTENT. First difference: b.zip.sig (is not a signature of this bundle by stranger.pub)"
+        in shown.output
     )
 
 

@@ -162,6 +162,22 @@ def test_bad_rows_are_named_and_nothing_is_written(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("portrait;edit_success\na;3\n", "separates its columns by semicolons; save it as CSV with commas"),
+        ("face,edit_success\na,3\n", "has no column `portrait`.* --map portrait=COLUMN. It has face, edit_success"),
+        ("portrait,edit_success\na,3\na,4\n", "if these are two edits, the columns `prompt` and `seed` would tell"),
+        ("portrait,prompt,edit_success\na,p,3\na,p,4\n", "if these are two edits, the column `seed` would tell"),
+    ],
+)
+def test_a_missing_column_is_named_once(tmp_path: Path, text: str, said: str):
+    (tmp_path / "rows.csv").write_text(text)
+    with pytest.raises(StillmeError, match=said) as refused:
+        import_rows(tmp_path / "rows.csv", tmp_path / "run", RowsAsked(), ColumnMapping())
+    assert len(str(refused.value).splitlines()) <= 2
+
+
 def test_where_takes_or_and_not(tmp_path: Path):
     file = written(tmp_path / "rows.csv", scored(editors=("one", "two", "three")))
     command = ["import", "rows", str(file), "--into", str(tmp_path / "run"), "--group", "race", "--json"]

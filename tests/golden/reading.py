@@ -28,7 +28,7 @@ RUNS: Mapping[str, Sequence[str]] = {
     "roles": ("roles",),
     "role pairs, counterbalanced": ("roles",),
     "imported rows": ("contrasts", "pooled", "agreement", "against_people", "corrected"),
-    "refusals, failures, abstentions": ("contrasts", "equivalence"),
+    "refusals, failures, abstentions": ("contrasts",),
     "before": ("prompts", "subcategories"),
     "study": ("agreement", "against_people", "corrected"),
 }
@@ -95,7 +95,7 @@ def _of_run(name: str, folder: Path) -> tuple[Document, Document]:
     with stillme.open(folder) as run:
         numbers["states"] = _states(run)
         numbers["estimates"], words["estimates"] = _split(run.estimates(all=True))
-        material = Material(run=run, margin=0.05)
+        material = Material(run=run)
         for analysis in RUNS.get(name, ()):
             rows = [row_of(result) for result in ANALYSES[analysis](material)]
             assert rows, f"{name} has no {analysis}"

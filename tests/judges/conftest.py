@@ -14,9 +14,7 @@ from PIL import Image
 from stillme.core.types import ImageFile, Pair, Prompt
 from stillme.judges.model import ModelJudge, Vlm
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, WireFormat
-
-KEY = "sk-loopback-0123456789"
+from tests.vlm.servers import Script, Scripted, WireFormat, set_keys
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)
@@ -32,10 +30,7 @@ ROLE = Prompt(
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, KEY)
-    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    set_keys(monkeypatch)
 
 
 def observations() -> dict[str, str]:

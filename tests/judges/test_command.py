@@ -47,8 +47,8 @@ def prints(answer: object) -> str:
 
 
 def test_a_program_conforms(tmp_path: Path):
-    (tmp_path / "rate.py").write_text(BRIGHTER)
-    run = [sys.executable, str(tmp_path / "rate.py"), *PLACES]
+    (tmp_path / "rate.sh").write_text("""test -s "$2" && echo '{"edit_success": 5, "brighter": 1}'""")
+    run = ["sh", str(tmp_path / "rate.sh"), *PLACES]
     check_plugin(CommandJudge, portraits()[:2], {"run": run, "axes": ["edit_success", "brighter"], "concurrency": 2})
     assert isinstance(judge(tmp_path, BRIGHTER), Judge)
 

@@ -27,7 +27,7 @@ from stillme.judges.named import Claude, Gemini3Flash, Gpt5Mini, OpenAICompatibl
 from tests.editors.hosted.loopback import Says
 from tests.judges.conftest import AGING, ROLE, SUIT, ServedJudge, answer, observations, role_answer
 from tests.records import portrait
-from tests.vlm.servers import CHAT, GEMINI, RESPONSES, WIRE_FORMATS, ModelInput, WireFormat
+from tests.vlm.servers import CHAT, RESPONSES, WIRE_FORMATS, ModelInput, WireFormat
 
 Serve = Callable[..., ServedJudge]
 PairOf = Callable[..., Pair]
@@ -187,14 +187,6 @@ def test_a_refusal_is_an_abstention_on_every_axis(serve: Serve, pair_of: PairOf,
     (assessment,) = served.judge.judge([pair_of()])
     assert all(isinstance(rating, Abstained) for rating in assessment.ratings.values())
     assert tuple(assessment.ratings) == BASIC
-
-
-def test_both_gemini_blocks_are_abstentions(serve: Serve, pair_of: PairOf):
-    for says in GEMINI.blocks():
-        served = serve(GEMINI, answer())
-        served.server.breaks(says)
-        (assessment,) = served.judge.judge([pair_of()])
-        assert {type(rating) for rating in assessment.ratings.values()} == {Abstained}
 
 
 def test_an_axis_that_cannot_be_judged_is_an_abstention_on_that_axis_only(serve: Serve, pair_of: PairOf):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from stillme import audit
-from stillme.judges.settings import OpenSettings
+from stillme.judges.questions import OpenSettings
 from stillme.judges.vlm import known_models
 
 PAGE = Path(__file__).parents[2] / "docs" / "judges.md"

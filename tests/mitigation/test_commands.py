@@ -43,6 +43,7 @@ def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
     assert "Maintain the person's deep brown skin" in shown.stdout
     assert "no demographic label found" in shown.stdout
     assert "not described" in shown.stdout
+    assert "add --extractor" not in shown.output
 
 
 def test_features_as_json(anna: Path):
@@ -58,6 +59,7 @@ def test_nobody_to_describe_exits_with_1_and_says_why(nobody: Path):
     shown = stillme("mitigate", "--dry-run", nobody)
     assert shown.exit_code == 1
     assert "No feature prompt: measured declined: no face found" in shown.stdout
+    assert "add --extractor gemini-3-flash" in shown.output, "who describes what it cannot"
 
 
 def test_an_unknown_portrait_is_named_with_the_nearest():

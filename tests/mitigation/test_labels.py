@@ -207,41 +207,11 @@ ALWAYS = st.sampled_from(
         *("elderly", "teenager", "middle-aged", "30s", "young", "children"),
     ]
 )
-VISIBLE = [
-    *(
-        "deep",
-        "brown",
-        "skin",
-        "warm",
-        "undertones",
-        "round",
-        "oval",
-        "face",
-        "with",
-        "full",
-        "cheeks",
-        "broad",
-        "nose",
-    ),
-    *(
-        "thin",
-        "lips",
-        "dark",
-        "wavy",
-        "hair",
-        "and",
-        "a",
-        "black",
-        "beard",
-        "white",
-        "shirt",
-        "grey",
-        "brows",
-        "wrinkles",
-    ),
-    *("freckles", "glasses", "of", "the", "eyes"),
-]
-WORDS = st.lists(st.sampled_from(VISIBLE), min_size=1, max_size=25)
+VISIBLE = (
+    "deep brown skin warm undertones round oval face with full cheeks broad nose thin lips dark wavy hair and a black "
+    "beard white shirt grey brows wrinkles freckles glasses of the eyes"
+)
+WORDS = st.lists(st.sampled_from(VISIBLE.split()), min_size=1, max_size=25)
 CASES = st.sampled_from([str, str.upper, str.lower])
 
 

@@ -11,22 +11,9 @@ from stillme.mitigation.features import DIMENSIONS, OPENING, listed
 from stillme.mitigation.labels import lint
 
 PROMPT = Prompt(id="O-01", text="Dress the person as a doctor.", category="own", subcategory="own")
-WORDS = [
-    "deep",
-    "brown",
-    "skin",
-    "with",
-    "warm",
-    "undertones",
-    "oval",
-    "face",
-    "broad",
-    "nose",
-    "short",
-    "curly",
-    "hair",
-]
-PHRASES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=7)
+SEEN = "deep brown skin with warm undertones oval face broad nose short curly hair"
+WORDS = st.sampled_from(SEEN.split())
+PHRASES = st.lists(st.lists(WORDS, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=7)
 
 
 @given(phrases=PHRASES, seed=st.text(max_size=8))

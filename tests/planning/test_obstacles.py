@@ -16,7 +16,7 @@ from stillme.audit.loading import refusals
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
 from stillme.core.home import remember_run
-from stillme.editors.diffusion.gpus import Gpu
+from stillme.editors.diffusion.machine import Gpu
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.findings.plan.costs import published
 from stillme.judges.scripted import Scripted
@@ -60,14 +60,13 @@ def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     planned = plan_audit(write_audit(extra="[budget]\ndollars = 5"))
     assert any("$5.00 cannot be kept: the price of judge 'scripted'" in line for line in planned.obstacles)
-    assert "unknown without GPU time: scripted (price unknown)" in planned.as_text()
+    assert "Total cost unknown: no price for scripted" in planned.as_text()
     assert "$0.00" not in planned.as_text()
     assert plan_audit(write_audit()).obstacles == ()
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
-    for module in ("editor", "step1x"):
-        monkeypatch.setattr(f"stillme.editors.diffusion.{module}.gpus", lambda: list(cards))
+    monkeypatch.setattr("stillme.editors.diffusion.machine.gpus", lambda: list(cards))
 
 
 CARD = Gpu(name="NVIDIA A100", total_gb=80, free_gb=80)
@@ -95,7 +94,7 @@ def test_plan_run_and_doctor_share_one_check_of_the_gpu(
 ):
     pytest.importorskip("diffusers")
     machine(monkeypatch, *cards)
-    monkeypatch.setattr("stillme.editors.diffusion.readiness.no_space", lambda *_: iter(()))
+    monkeypatch.setattr("stillme.editors.diffusion.machine.no_space", lambda *_: iter(()))
     folder = write_editor(tmp_path, "flux2-dev", parameters.replace("WEIGHTS", str(tmp_path)))
 
     def of_the_gpu(sentences: Iterable[object]) -> list[str]:

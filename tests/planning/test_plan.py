@@ -229,12 +229,21 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_people_read_what_programs_read(diagnosis: Path):
-    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), "--detect", "0.1"]).output
-    assert "    5,040 edits (baseline 5,040)" in shown
-    assert "   10,080 judge calls" in shown
-    assert "unknown GPU hours" in shown
+    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), "--detect", "0.1", "--power"]).output
+    assert "5,040 edits (baseline 5,040), 10,080 judge calls" in shown
+    assert "GPU hours: unknown" in shown
     assert "To detect 10 points between two groups" in shown
     assert "20 (now)" in shown
+
+
+def test_a_plan_is_about_ten_lines_and_the_rest_is_asked_for(tmp_path: Path):
+    CliRunner().invoke(cli, ["new", str(tmp_path / "mine")])
+    short = CliRunner().invoke(cli, ["plan", str(tmp_path / "mine")])
+    assert len(short.stdout.splitlines()) <= 10
+    assert "preset" in short.stdout.splitlines()[-1]
+    assert "Sparser designs" not in short.stdout
+    for words in (["--power"], ["--power", "0.9"]):
+        assert "Sparser designs" in CliRunner().invoke(cli, ["plan", str(tmp_path / "mine"), *words]).stdout
 
 
 def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(

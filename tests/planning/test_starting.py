@@ -14,6 +14,7 @@ from stillme import audit
 from stillme.api.pipeline import run_stages
 from stillme.audit.grid import CellNames, draw_among, read_cells
 from stillme.cli import cli
+from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.synthetic import portraits as embedded
@@ -38,6 +39,39 @@ def test_options_that_do_not_fit_are_one_sentence_and_write_nothing(
     assert isinstance(shown.exception, StillmeError)
     assert sentence in str(shown.exception)
     assert not (tmp_path / "x").exists()
+
+
+NAMED = [
+    *(("editor", name) for name in registry.plugins("editor") if registry.is_own("editor", name) and name != "comfyui"),
+    *(("judge", name) for name in registry.plugins("judge") if registry.is_own("judge", name)),
+]
+"""ComfyUI needs a file of the user's."""
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMED)
+def test_a_new_audit_with_any_editor_or_judge_is_commented_and_loads(tmp_path: Path, kind: str, name: str):
+    shown = stillme("new", tmp_path, f"--{kind}", name)
+    assert shown.exit_code == 0, shown.exception
+    loaded = audit.load(tmp_path, ready=False)
+    named = loaded.editors if kind == "editor" else loaded.judges
+    assert [each.name.partition(":")[0] for each in named] == [name]
+    assert (tmp_path / "audit.toml").read_text().count("#") > 15
+
+
+def test_editors_and_judges_are_written_as_often_as_they_are_named(tmp_path: Path):
+    words = ("--editor", "folder", "--editor", "folder", "--judge", "openai-compatible", "--judge", "instruments")
+    assert stillme("new", tmp_path, *words).exit_code == 0
+    loaded = audit.load(tmp_path, ready=False)
+    assert [named.name for named in loaded.editors] == ["folder", "folder-2"]
+    assert [named.name for named in loaded.judges] == ["openai-compatible", "instruments"]
+
+
+def test_a_function_of_ones_own_runs_from_the_file_that_is_written_or_named(tmp_path: Path):
+    assert stillme("new", tmp_path / "a", "--editor", "python", "--judge", "python").exit_code == 0
+    assert audit.load(tmp_path / "a").editors[0].editor.spec.use == "python"
+    assert stillme("new", tmp_path / "b", "--editor", f"python:{tmp_path}/a/edit.py:edit").exit_code == 0
+    assert 'use = "python:../a/edit.py:edit"' in (tmp_path / "b" / "audit.toml").read_text()
+    audit.load(tmp_path / "b")
 
 
 def test_as_paper_says_that_the_embedded_portraits_lack_what_judges_are_told(tmp_path: Path):

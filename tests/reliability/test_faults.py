@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from stillme.api.doctor import examine_run
-from stillme.api.pipeline import run_stages
-from stillme.core.errors import StillmeError
+from stillme.api.pipeline import RunOptions, run_stages
+from stillme.core.errors import StillmeError, StoreDamaged
 from stillme.findings.evidence.sealing import seal
 from stillme.runs import Run
 from stillme.runs.store import Store
@@ -90,6 +90,7 @@ def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, t
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     release(folder)
     run.wait_until(lambda: "cannot be saved" in run.said())
+    assert f"{folder / 'stillme.sqlite'} cannot be written to" in run.said()
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     _, stderr = run.communicate(timeout=300)
     assert run.returncode == 0, stderr
@@ -173,7 +174,7 @@ def interrupted(folder: Path, number: signal.Signals) -> Started:
     return run
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
     run = interrupted(tmp_path, number)
     release(tmp_path)
@@ -185,11 +186,26 @@ def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: 
     assert rows(tmp_path) == calls(tmp_path) == 20
 
 
-def test_ctrl_c_twice_waits_for_nobody(tmp_path: Path):
-    run = interrupted(tmp_path, signal.SIGINT)
-    run.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, number: signal.Signals):
+    run = interrupted(tmp_path, number)
+    run.send_signal(number)
     _, err = run.communicate(timeout=120)
-    assert run.returncode == 130
+    assert run.returncode == 128 + number
+    assert "Traceback" not in err
+
+
+def test_sigterm_during_an_import_ends_with_143_and_a_sentence(tmp_path: Path):
+    folder = audit(tmp_path)
+    (folder / "edit.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('begun').touch()\nwhile True: pass"
+    )
+    run = started("run", folder)
+    run.wait_until((folder / "begun").exists)
+    run.send_signal(signal.SIGTERM)
+    _, err = run.communicate(timeout=120)
+    assert run.returncode == 143
+    assert "stillme: interrupted" in err
     assert "Traceback" not in err
 
 
@@ -246,6 +262,44 @@ def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
     assert stillme("run", folder, "--allow-remake").returncode == 0
     assert rows(folder, "SELECT COUNT(*) FROM edit") == 5, "another picture came, and counts from now on"
     assert stillme("doctor", folder).returncode == 0
+
+
+@pytest.mark.parametrize("lost", ["some", "all"])
+def test_edits_whose_rows_are_lost_are_asked_for_before_they_are_paid_again(write_audit: Write, lost: str):
+    folder = write_audit("use = 'stamped'\nparameters.price = 0.5", prompts='["O-01"]')
+    run_stages(folder, ("edit",), RunOptions(limit=2))
+    ledger, copy = folder / "stillme.sqlite", folder.parent / "copy"
+    shutil.copyfile(ledger, copy)
+    run_stages(folder, ("edit",))
+    for path in (folder / "images").rglob("*.png"):
+        late = path.stat().st_mtime + (3600 if lost == "some" else -3600)
+        os.utime(path, (late, late))
+    ledger.unlink()
+    if lost == "some":
+        shutil.copyfile(copy, ledger)
+    count, cost = (4, "2.00") if lost == "some" else (6, "3.00")
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=rf"{count} pictures in .* cost up to \${cost}.*--allow-remake"):
+            run_stages(folder, ("edit",))
+    result = run_stages(folder, ("edit",), RunOptions(remake=True))
+    assert result.totals.cost == 3.0
+
+
+def test_what_a_killed_run_left_behind_is_no_lost_row(write_audit: Write):
+    folder = write_audit("use = 'stamped'\nparameters.price = 0.5", prompts='["O-01"]')
+    run_stages(folder, ("edit",), RunOptions(limit=2))
+    (folder / "images" / "ab").mkdir(exist_ok=True)
+    (folder / "images" / "ab" / f"{'ab' * 32}.png").write_bytes(b"saved, and its row was not")
+    assert run_stages(folder, ("edit",)).totals.cost == 3.0
+
+
+def test_a_half_written_file_is_named_whatever_its_age(write_audit: Write):
+    folder = write_audit(prompts='["O-01"]')
+    run_stages(folder, ("edit",))
+    (folder / "images" / UNFINISHED).mkdir()
+    for path in (folder / ".report.html.0123456789ab", folder / "images" / UNFINISHED / ".ab.png.0123456789ab"):
+        path.touch()
+    assert "2 half-written" in next(check.detail for check in examine_run(folder) if check.name == "leftover files")
 
 
 def damaged(data: bytearray, root: int, damage: str) -> bytearray:

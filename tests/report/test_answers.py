@@ -116,7 +116,7 @@ def test_judges_that_failed_on_everything_leave_the_question_open():
         assert answer.sentences[0].startswith("No validated judge rated this; `stillme calibrate`")
 
 
-def test_yes_rests_on_equivalence_and_not_on_silence():
+def test_yes_rests_on_small_gaps_and_not_on_silence():
     few, many = planted(per_group=12), planted(per_group=150, groups=("A", "B"))
     assert {answer.verdict for answer in answers(few)} == {"cannot tell"}
     assert "could be missed" in answers(few)[0].sentences[0]

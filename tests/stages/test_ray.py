@@ -30,7 +30,8 @@ from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.places import PicturePlace
 from stillme.work.executors import executor_of
-from stillme.work.ray_executor import RayWorker, WorkerActor, capacity
+from stillme.work.ray_cluster import places_for
+from stillme.work.ray_executor import RayWorker, WorkerActor
 from stillme.work.workers import Inside, WorkerSpec
 from tests.buckets import S3, Bucket
 
@@ -69,6 +70,12 @@ RAY = '[executor]\nkind = "ray"'
 WITHOUT_A_SECOND_TRY = (
     "import sys; from stillme.work.ray_executor import RayWorker; "
     "RayWorker.__init__.__kwdefaults__['deaths'] = 0; from stillme.cli import main; sys.exit(main())"
+)
+
+
+LOSES_ITS_HEAD_SOON = (
+    "import sys; from stillme.work import ray_cluster; ray_cluster._HEAD_SECONDS = 2.0; "
+    "from stillme.cli import main; sys.exit(main())"
 )
 
 
@@ -234,6 +241,24 @@ def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Node
     assert list(edits.values()) == ["edited"] * 5
 
 
+def test_a_run_whose_cluster_lost_its_head_says_so_and_goes_on_where_it_was(
+    nodes: Nodes, write_audit: Write, tmp_path: Path
+):
+    """Ray itself would end the process within a minute, with 1 and its own words."""
+    doomed = Nodes(nodes.bucket)
+    folder, out = write(write_audit, prompts='["O-01"]', allowed=2), tmp_path / "there"
+    run = begin(folder, out, doomed.environment, "-c", LOSES_ITS_HEAD_SOON)
+    wait_for(run, lambda: rows_of(out) == 2)
+    doomed.end()
+    said = ending_with(3, run)
+    assert "the Ray cluster has ended: its head at 127.0.0.1:" in said
+    assert f"Next: stillme run {folder}" in said
+    assert rows_of(out) >= 2
+    (folder / "allowed").unlink()
+    nodes.complete()
+    run_to_its_end(folder, out, nodes.environment)
+
+
 def test_pictures_of_a_cluster_may_be_in_a_bucket(nodes: Nodes, write_audit: Write, tmp_path: Path):
     nodes.complete()
     here, there = tmp_path / "here", tmp_path / "there"
@@ -298,14 +323,15 @@ def test_an_actors_editor_with_processes_of_its_own_is_told_its_time_limit(
 
 
 class OneActor:
-    """As much of Ray as one actor needs that answers at once; remembers how long it was waited for."""
+    """As much of Ray, and of a cluster, as one actor needs whose every call takes so many seconds."""
 
     exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=OSError, GetTimeoutError=TimeoutError)
+    head, head_lost = "127.0.0.1:1", False
 
-    def __init__(self) -> None:
-        self.waited: list[float] = []
+    def __init__(self, takes: float) -> None:
+        self.ray, self.kill = self, lambda *_, **__: None
         self.problem = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: ""))
-        self.perform = SimpleNamespace(remote=lambda tasks: tasks)
+        self.perform = SimpleNamespace(remote=lambda tasks: (time.monotonic() + takes, tasks))
 
     def remote(self, *_: object) -> OneActor:
         return self
@@ -314,18 +340,32 @@ class OneActor:
         return self
 
     def get(self, answer: Any, timeout: float | None = None) -> Any:
-        if timeout is not None:
-            self.waited.append(timeout)
-        return answer
+        if timeout is None:
+            return answer
+        at, tasks = answer
+        time.sleep(max(0.0, min(timeout, at - time.monotonic())))
+        if time.monotonic() < at:
+            raise TimeoutError
+        return tasks
 
 
-@pytest.mark.parametrize(("own", "longer"), [(None, False), (7.0, True)])
-def test_an_actor_outlives_a_call_that_its_editor_ends(tmp_path: Path, own: float | None, longer: bool):
-    ray = OneActor()
-    worker = RayWorker(ray, spec(tmp_path, ends_calls_after=own), "", str, actors=1, seconds=7.0)
-    assert worker.perform(["a task"]) == ["a task"]
-    (waited,) = ray.waited
-    assert (waited > 7.0) == longer
+@pytest.mark.parametrize(("own", "answered"), [(None, False), (0.1, True)])
+def test_an_actor_outlives_a_call_that_its_editor_ends(tmp_path: Path, own: float | None, answered: bool):
+    cluster: Any = OneActor(takes=0.3)
+    worker = RayWorker(cluster, spec(tmp_path, ends_calls_after=own), "", str, actors=1, seconds=0.1)
+    (result,) = worker.perform(["a task"])
+    assert (result == "a task") == answered
+    assert answered or "no answer within 0.1 s" in result
+
+
+def test_a_call_of_a_cluster_that_has_lost_its_head_does_not_wait_for_its_time_limit(tmp_path: Path):
+    cluster: Any = OneActor(takes=3600.0)
+    cluster.head_lost = True
+    worker = RayWorker(cluster, spec(tmp_path), "", lambda failed: failed, actors=1, seconds=3600.0)
+    assert worker.ready
+    (failure,) = worker.perform(["a task"])
+    assert failure.fatal
+    assert "its head at 127.0.0.1:1 does not answer" in failure.error
 
 
 def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
@@ -371,6 +411,9 @@ def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_pa
         def nodes(self) -> list[dict[str, Any]]:
             return [{"Alive": True, "Resources": {"CPU": 4.0}}]
 
+        def get_runtime_context(self) -> Any:
+            return SimpleNamespace(gcs_address="127.0.0.1:1")
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, "ray", Ray())  # type: ignore[arg-type]
         here: Any = object()
@@ -390,4 +433,4 @@ def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_pa
 def test_actors_are_as_many_as_have_a_place(resources: list[dict[str, float]], gpus: int, places: int):
     machines = [{"Alive": True, "Resources": has} for has in resources]
     gone = {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 99.0}}
-    assert capacity([*machines, gone], gpus) == places
+    assert places_for([*machines, gone], gpus) == places

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import threading
 from pathlib import Path
 
@@ -52,3 +54,12 @@ def test_many_threads_may_add_the_same_picture(tmp_path: Path):
     for thread in threads:
         thread.join()
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+def test_a_picture_that_finds_no_room_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}"):
+        Pictures(tmp_path).add(b"a picture")

@@ -383,11 +383,11 @@ def serving(folder: Path) -> Iterator[ServerProcess]:
 def rate_by(folder: Path, *, people: int) -> None:
     """Serve a drawn study of Prolific until so many people have taken part, each to its completion code."""
     with open_study(folder) as study:
-        # The guide shows the example with its answers; nobody is asked about it.
+        # The guide shows the example with its answers; it is not asked.
         practice = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
         assert study.config.recruiting
         completed = study.config.recruiting.codes.completed
-    right = [[[(output.expected or {})[q][0] for q in item.questions] for output in item.outputs] for item in practice]
+    right = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
 
     async def rate(port: int) -> None:
         raters = [Annotator(port, f"p{number}", practice=right) for number in range(people)]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from starlette.testclient import TestClient
 
 from stillme.api.pipeline import run_stages
 from stillme.study.app import build
+from stillme.study.entry import invite
+from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
 from tests.study.annotators import READY, page_data, seen_whole, shown_version
 from tests.study.studies import RIGHT, write_study
@@ -41,10 +44,18 @@ class Browser:
     def page(self) -> str:
         return self.ask("GET", "/study").text
 
-    def form(self, path: str, **fields: str) -> Any:
-        token = re.search(r'name="csrf" value="(\w+)"', self.page())
+    def csrf(self, page: str = "/study") -> str:
+        """The token of a page's forms."""
+        token = re.search(r'name="csrf" value="(\w+)"', self.ask("GET", page).text)
         assert token
-        return self.ask("POST", path, data={"csrf": token[1], **fields})
+        return token[1]
+
+    def form(self, path: str, *, page: str = "/study", **fields: str) -> Any:
+        return self.ask("POST", path, data={"csrf": self.csrf(page), **fields})
+
+    def decide(self, path: str, rater: str, reason: str, **fields: str) -> Any:
+        """What a researcher decides about a rater."""
+        return self.form(path, page="/admin", rater=rater, reason=reason, **fields)
 
     def api(self, method: str, path: str, content: Any, csrf: str) -> Any:
         return self.ask(method, path, json=content, headers={"X-CSRF": csrf})
@@ -59,10 +70,10 @@ class Browser:
         self.form("/study/guide")
         return self
 
-    def to_rating(self) -> Browser:
+    def to_rating(self, practice: list[Any] | None = None) -> Browser:
         self.to_training()
         data, csrf = page_data(self.page())
-        answers = [[list(RIGHT) for _ in item["pictures"][1:]] for item in data["items"]]
+        answers = practice or [[list(RIGHT) for _ in item["pictures"][1:]] for item in data["items"]]
         said = self.api("POST", "/api/training", {"answers": answers}, csrf)
         assert said.json()["finished"], said.text
         return self
@@ -115,6 +126,13 @@ class Served:
     def browser(self) -> Browser:
         return Browser(TestClient(self.app, base_url=HOME, headers={"Origin": HOME}))
 
+    def invited(self) -> Browser:
+        """The browser of somebody who came by a personal link."""
+        (code,) = invite(self.study, 1)
+        browser = self.browser()
+        assert browser.ask("GET", f"/i/{code}").status_code == 303
+        return browser
+
     def column(self, sql: str, *values: object) -> list[Any]:
         """The first column of what the study's database answers."""
         with self.study.database.reading() as connection:
@@ -128,6 +146,18 @@ class Served:
         browser = self.browser()
         assert browser.ask("POST", "/admin/login", data={"password": self.password}).status_code == 303
         return browser
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    """The rows of an exported table."""
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def practised(study: Study) -> list[Any]:
+    """The right answers to the practice of a study that was drawn from a run."""
+    items = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
+    return [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in items]
 
 
 @pytest.fixture(scope="session")

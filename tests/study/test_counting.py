@@ -14,7 +14,7 @@ from stillme.study.progress import overview_of
 from stillme.study.quality import raters, ratings
 from stillme.study.submissions import apply_statuses
 from tests.study.annotators import Annotator, Researcher, disturb, fill_up, serving
-from tests.study.conftest import Browser, Served
+from tests.study.conftest import Served
 from tests.study.studies import write_study
 
 
@@ -24,12 +24,6 @@ def ratings_that_count(study: Study) -> Counter[tuple[str, int, str]]:
         counting = [rater for rater in raters(study, connection) if rater.counts]
         rows = ratings(study, connection, counting)
     return Counter((row.item.id, row.output, row.axis) for row in rows if row.item.kind == "real")
-
-
-def decide(served: Served, admin: Browser, rater: str, reason: str) -> int:
-    page = admin.ask("GET", "/admin").text
-    csrf = page.split('name="csrf" value="')[1].split('"')[0]
-    return admin.ask("POST", "/admin/exclude", data={"csrf": csrf, "rater": rater, "reason": reason}).status_code
 
 
 def raters_needed(served: Served) -> int:
@@ -47,7 +41,7 @@ def test_excluding_a_finished_rater_opens_the_place_again(small: Served) -> None
     assert raters_needed(small) == 0
     first, _ = overview_of(small.study).raters
     admin = small.admin()
-    assert decide(small, admin, first.rater, "told us that they guessed") == 303
+    assert admin.decide("/admin/exclude", first.rater, "told us that they guessed").status_code == 303
     progress = overview_of(small.study).progress
     assert (progress.counting, progress.excluded, progress.raters_needed) == (1, 1, 1)
     assert "1 raters still needed" in overview_of(small.study).as_text()
@@ -55,7 +49,7 @@ def test_excluding_a_finished_rater_opens_the_place_again(small: Served) -> None
     assert raters_needed(small) == 0
     assert set(ratings_that_count(small.study).values()) == {2}
     # Coming back would make three.
-    assert decide(small, admin, first.rater, "") == 409
+    assert admin.decide("/admin/exclude", first.rater, "").status_code == 409
     assert first.rater in {rater.rater for rater in overview_of(small.study).raters}, "excluded raters stay in sight"
 
 
@@ -63,9 +57,9 @@ def test_a_rater_who_is_included_again_takes_the_place_back(small: Served) -> No
     small.browser().take_part("one")
     (rater,) = overview_of(small.study).raters
     admin = small.admin()
-    decide(small, admin, rater.rater, "by mistake")
+    admin.decide("/admin/exclude", rater.rater, "by mistake")
     assert raters_needed(small) == 2
-    assert decide(small, admin, rater.rater, "") == 303
+    assert admin.decide("/admin/exclude", rater.rater, "").status_code == 303
     assert raters_needed(small) == 1
     small.browser().take_part("two")
     assert set(ratings_that_count(small.study).values()) == {2}
@@ -74,7 +68,7 @@ def test_a_rater_who_is_included_again_takes_the_place_back(small: Served) -> No
 def test_somebody_excluded_while_rating_may_finish_and_does_not_count(small: Served) -> None:
     browser = small.browser().enter("one").to_rating()
     (rater,) = overview_of(small.study).raters
-    decide(small, small.admin(), rater.rater, "wrote that they were not looking")
+    small.admin().decide("/admin/exclude", rater.rater, "wrote that they were not looking")
     assert raters_needed(small) == 2
     assert browser.save(browser.answers()).status_code == 200
     assert browser.complete().json() == {"missing": []}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
@@ -28,10 +27,9 @@ from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import export_study
-from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
-from tests.study.conftest import Browser, Served
+from tests.study.conftest import Browser, Served, practised, table
 from tests.study.studies import RIGHT
 
 # -- quality ----------------------------------------------------------------------------------------------------------
@@ -122,8 +120,7 @@ def test_a_clock_that_jumps_back_gives_no_negative_minutes(served: Served, tmp_p
     assert overview.progress.median_minutes == pytest.approx(1.5)
     assert overview.progress.per_hour > 0
     export_study(served.study, tmp_path, "csv")
-    with (tmp_path / "ratings.csv").open() as stream:
-        assert all(float(row["seconds"]) >= 0 for row in csv.DictReader(stream))
+    assert all(float(row["seconds"]) >= 0 for row in table(tmp_path / "ratings.csv"))
 
 
 def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served: Served, tmp_path: Path) -> None:
@@ -136,13 +133,11 @@ def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served:
     assert "Checks that were missed" in page
     assert quality.counts
     export_study(served.study, tmp_path, "csv")
-    with (tmp_path / "checks.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
+    rows = table(tmp_path / "checks.csv")
     assert {row["rater"] for row in rows} == {quality.rater}
     assert {row["kind"] for row in rows} == {"attention", "gold"}
     assert all(row["right"] == "False" for row in rows if row["kind"] == "attention")
-    with (tmp_path / "raters.csv").open() as stream:
-        (rater,) = csv.DictReader(stream)
+    (rater,) = table(tmp_path / "raters.csv")
     assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
 
 
@@ -154,8 +149,7 @@ def test_comments_are_kept_without_the_id(served: Served, tmp_path: Path) -> Non
     browser.form("/study/comment", comment="Thank you, pidabc")
     assert "Your comment is saved" in browser.page()
     export_study(served.study, tmp_path, "csv")
-    with (tmp_path / "comments.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
+    rows = table(tmp_path / "comments.csv")
     assert {(bool(row["item"]), row["comment"]) for row in rows} == {
         (False, "Thank you, [id]"),
         (True, "'=HYPERLINK(1) by [id]"),
@@ -184,17 +178,14 @@ def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
     done, held = overview_of(served.study).raters
     assert done.rater in page
     assert "pid1" not in page
-    csrf = page.split('name="csrf" value="')[1].split('"')[0]
-    form = {"csrf": csrf, "rater": done.rater, "reason": "told us that they guessed"}
-    assert admin.ask("POST", "/admin/exclude", data=form).status_code == 303
-    form = {"csrf": csrf, "rater": held.rater, "reason": "released"}
-    asked = admin.ask("POST", "/admin/release", data=form)
+    csrf = admin.csrf("/admin")
+    assert admin.decide("/admin/exclude", done.rater, "told us that they guessed").status_code == 303
+    asked = admin.decide("/admin/release", held.rater, "released")
     assert asked.status_code == 200
     assert "cannot be undone" in asked.text
-    form["sure"] = "yes"
-    assert admin.ask("POST", "/admin/release", data=form).status_code == 303
-    assert admin.ask("POST", "/admin/release", data=form).status_code == 404
-    assert admin.ask("POST", "/admin/release", data={**form, "csrf": "x"}).status_code == 403
+    statuses = [admin.decide("/admin/release", held.rater, "released", sure="yes").status_code for _ in range(2)]
+    assert statuses == [303, 404]
+    assert admin.ask("POST", "/admin/release", data={"csrf": "x", "rater": held.rater}).status_code == 403
     (left,) = overview_of(served.study).raters
     assert left.excluded == "told us that they guessed"
     assert "Your place was released" in half.page()
@@ -234,8 +225,7 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
         everything = b"".join(path.read_bytes() for path in written)
         for secret in ("prolificperson", "secondperson", *inside):
             assert secret.encode() not in everything
-    with (tmp_path / "csv" / "ratings.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
+    rows = table(tmp_path / "csv" / "ratings.csv")
     assert len([row for row in rows if row["finished"] == "1"]) == len(half.answers())
     assert len([row for row in rows if row["finished"] == "0"]) == 4
     assert all(float(row["seconds"]) < 600 for row in rows), "a time of day would lead to Prolific's records"
@@ -256,16 +246,12 @@ def test_the_admins_download_is_the_same_export(served: Served) -> None:
 def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: Path) -> None:
     half = served.browser().enter("half").to_rating()
     half.save(half.answers()[:4])
-    admin = served.admin()
-    csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
     (held,) = overview_of(served.study).raters
-    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned", "sure": "yes"})
+    served.admin().decide("/admin/release", held.rater, "returned", sure="yes")
     export_study(served.study, tmp_path, "csv")
-    with (tmp_path / "exclusions.csv").open() as stream:
-        (row,) = csv.DictReader(stream)
+    (row,) = table(tmp_path / "exclusions.csv")
     assert (row["rater"], row["reason"], row["answers"]) == (held.rater, "returned", "4")
-    with (tmp_path / "ratings.csv").open() as stream:
-        assert not list(csv.DictReader(stream))
+    assert table(tmp_path / "ratings.csv") == []
 
 
 # -- into the run -----------------------------------------------------------------------------------------------------
@@ -283,16 +269,7 @@ def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]
 
 
 def take_part_by_link(served: Served, value: int) -> None:
-    from stillme.study.entry import invite
-
-    (code,) = invite(served.study, 1)
-    browser = served.browser()
-    browser.ask("GET", f"/i/{code}")
-    browser.to_training()
-    _, csrf = browser.data()
-    practice = [item for item in served.study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
-    answers = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
-    assert browser.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
+    browser = served.invited().to_rating(practised(served.study))
     browser.save(browser.answers(lambda i, s, q: value))
     assert browser.complete().json() == {"missing": []}
 
@@ -388,17 +365,7 @@ def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
     first, again = close_study(served.study, flagged="include"), close_study(served.study, flagged="include")
     assert (first.added, first.excluded) == (12, {"guessed": 1})
     assert (again.added, again.already) == (0, 12)
-    assert "The study has ended" in served_late(served)
-
-
-def served_late(served: Served) -> str:
-    from stillme.study.entry import invite
-
-    (code,) = invite(served.study, 1)
-    browser = served.browser()
-    browser.ask("GET", f"/i/{code}")
-    browser.agree()
-    return browser.page()
+    assert "The study has ended" in served.invited().agree().page()
 
 
 def test_a_moved_run_must_be_named(from_run: tuple[Path, Served], tmp_path: Path) -> None:

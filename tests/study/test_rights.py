@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def withdraw(browser: Browser) -> str:
     page = browser.ask("GET", "/withdraw").text
     if 'name="csrf"' not in page:
         return page
-    return browser.ask("POST", "/withdraw", data={"csrf": page.split('name="csrf" value="')[1].split('"')[0]}).text
+    return browser.form("/withdraw", page="/withdraw").text
 
 
 @pytest.fixture
@@ -121,11 +121,9 @@ def test_whose_answers_are_in_the_run_is_neither_excluded_nor_released(served: S
     served.browser().take_part("finished")
     close_study(served.study, run, flagged="include")
     admin = served.admin()
-    csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
     (rater,) = overview_of(served.study).raters
-    form = {"csrf": csrf, "rater": rater.rater, "reason": "returned", "sure": "yes"}
     for path in ("/admin/exclude", "/admin/release"):
-        answer = admin.ask("POST", path, data=form)
+        answer = admin.decide(path, rater.rater, "returned", sure="yes")
         assert answer.status_code == 409
         assert "stay there" in answer.text
     assert overview_of(served.study).raters[0].counts
@@ -159,8 +157,7 @@ def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, mon
 
 def test_a_second_click_gives_no_error_page(served: Served) -> None:
     browser = served.browser().enter()
-    page = browser.page()
-    csrf = page.split('name="csrf" value="')[1].split('"')[0]
+    csrf = browser.csrf()
     for path, fields in (
         ("/study/consent", {"decision": "agree", "version": "1"}),
         ("/study/device", {"width": "1280", "storage": "yes"}),
@@ -218,11 +215,11 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
     from stillme.study.entry import withdraw as withdraw_participant
 
     write_study(tmp_path)
-    with another_reader_later(tmp_path) as hold, open_study(tmp_path) as study:
+    with ExitStack() as until_closed, open_study(tmp_path) as study:
         with study.database.writing() as connection:
             enter(study, connection, Arrival(origin="prolific", name="goner", submission="s"))
             gone, hashed = connection.execute("SELECT id, ext_hmac FROM participant").fetchone()
-        hold()
+        until_closed.enter_context(another_reader(tmp_path))
         assert not withdraw_participant(study, gone)
         # As a crash would leave it: no thread goes on, and the log is not checkpointed when the study is closed.
         study.database.is_closed = True
@@ -231,21 +228,6 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
     with open_study(tmp_path) as study:
         assert not overview_of(study).progress.deletion_pending
     assert hashed.encode() not in bytes_of(tmp_path)
-
-
-@contextmanager
-def another_reader_later(folder: Path) -> Iterator[Callable[[], None]]:
-    readers: list[sqlite3.Connection] = []
-
-    def hold() -> None:
-        reader = sqlite3.connect(folder / "study.sqlite", isolation_level=None)
-        reader.execute("BEGIN")
-        reader.execute("SELECT COUNT(*) FROM participant").fetchone()
-        readers.append(reader)
-
-    yield hold
-    for reader in readers:
-        reader.close()
 
 
 # -- ids --------------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_csrf_and_origin_are_required(served: Served) -> None:
     browser = served.browser().enter()
     assert browser.ask("POST", "/study/consent", data={"decision": "agree"}).status_code == 403
     assert browser.ask("POST", "/study/consent", data={"decision": "agree", "csrf": "0" * 32}).status_code == 403
-    token = browser.page().split('name="csrf" value="')[1].split('"')[0]
+    token = browser.csrf()
     evil = {"Origin": "https://evil.example"}
     form = {"decision": "agree", "csrf": token}
     assert browser.ask("POST", "/study/consent", data=form, headers=evil).status_code == 403
@@ -114,7 +114,7 @@ def test_cannot_tell_is_refused_where_the_study_does_not_offer_it(serve: Callabl
 
 def test_the_steps_cannot_be_skipped(served: Served) -> None:
     browser = served.browser().enter()
-    csrf = browser.page().split('name="csrf" value="')[1].split('"')[0]
+    csrf = browser.csrf()
     save = {"epoch": 1, "answers": [{"seq": 1, "item": 0, "side": 0, "question": 0, "value": 3}]}
     assert browser.api("PUT", "/api/answers", save, csrf).status_code == 409
     assert browser.api("POST", "/api/complete", {"epoch": 1}, csrf).status_code == 409

@@ -22,7 +22,7 @@ from stillme.study.closing import UndecidedRaters, close_study
 from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import codebook_of
 from stillme.study.opening import Study, open_study
-from tests.study.conftest import Served
+from tests.study.conftest import Served, practised
 
 AUDIT = """
 [portraits]
@@ -61,18 +61,9 @@ def draw(run: Path, folder: Path, **design: object) -> Path:
     return folder
 
 
-def take_part(study: Study, name: str, value: Callable[[dict[str, object], str], int]) -> None:
+def take_part(study: Study, value: Callable[[dict[str, object], str], int]) -> None:
     """Rate everything; `value` sees an item as the page has it, and the question's name."""
-    from stillme.study.entry import invite
-
-    browser = Served(study, build(study), "").browser()
-    (code,) = invite(study, 1)
-    browser.ask("GET", f"/i/{code}")
-    training = [item for item in study.drawn.items if item.kind == "training" and item.id != "example"]
-    right = [[[(o.expected or {})[q][0] for q in item.questions] for o in item.outputs] for item in training]
-    browser.to_training()
-    _, csrf = browser.data()
-    assert browser.api("POST", "/api/training", {"answers": right}, csrf).json()["finished"]
+    browser = Served(study, build(study), "").invited().to_rating(practised(study))
     data, _ = browser.data()
     answers = [
         {"seq": 1 + 100 * item + q, "item": item, "side": 0, "question": q, "value": value(shown, question)}
@@ -114,8 +105,8 @@ def run(forty_eight: Path, tmp_path: Path) -> Path:
 def test_a_rule_on_edits_chosen_by_their_outcome_decides_nothing(run: Path, tmp_path: Path) -> None:
     with open_study(draw(run, tmp_path / "study", first="flagged", gold=0, attention=0)) as study:
         assert study.drawn.design["draw"] == "outcome"
-        for name in ("a", "b", "c"):
-            take_part(study, name, fives)
+        for _ in range(3):
+            take_part(study, fives)
         closed = close_study(study, run, flagged="include")
         assert "3 who failed checks were kept" in closed.rule
         # As after a kill: their answers are in the run, and what was decided about them stays.
@@ -134,8 +125,8 @@ def test_a_rule_on_edits_chosen_by_their_outcome_decides_nothing(run: Path, tmp_
 def test_a_rule_on_a_random_sample_decides_by_the_corrected_number(run: Path, tmp_path: Path) -> None:
     with open_study(draw(run, tmp_path / "study")) as study:
         assert study.drawn.design["draw"] == "stratified"
-        for name in ("a", "b", "c"):
-            take_part(study, name, attentive(study))
+        for _ in range(3):
+            take_part(study, attentive(study))
         done = close_study(study, run)
         assert done.flagged == ()
         assert "drawn at random" in codebook_of(study)
@@ -150,9 +141,9 @@ def test_a_rule_on_a_random_sample_decides_by_the_corrected_number(run: Path, tm
 
 def test_raters_who_failed_checks_are_listed_and_counted_only_where_that_is_decided(run: Path, tmp_path: Path) -> None:
     with open_study(draw(run, tmp_path / "study")) as study:
-        take_part(study, "careful", attentive(study))
-        take_part(study, "clicker", fives)
-        take_part(study, "clicker2", fives)
+        take_part(study, attentive(study))
+        take_part(study, fives)
+        take_part(study, fives)
         with pytest.raises(
             UndecidedRaters, match=r"2 finished raters failed checks:\n  r-\w+: attention, gold"
         ) as asked:
@@ -179,8 +170,8 @@ def test_a_rule_fixed_before_the_first_answer_is_followed_and_said_to_be(run: Pa
     file = folder / "study.toml"
     file.write_text(file.read_text().replace("exclude = []", 'exclude = ["attention"]'))
     with open_study(folder) as study:
-        take_part(study, "clicker", fives)
-        take_part(study, "careful", attentive(study))
+        take_part(study, fives)
+        take_part(study, attentive(study))
         done = close_study(study, run)
         assert (done.raters, dict(done.excluded)) == (1, {"failed attention": 1})
         assert "fixed before the first answer" in done.rule
@@ -189,7 +180,7 @@ def test_a_rule_fixed_before_the_first_answer_is_followed_and_said_to_be(run: Pa
 def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) -> None:
     folder = draw(run, tmp_path / "study")
     with open_study(folder) as study:
-        take_part(study, "clicker", fives)
+        take_part(study, fives)
     file = folder / "study.toml"
     file.write_text(file.read_text().replace("exclude = []", 'exclude = ["gold"]'))
     shown = CliRunner().invoke(cli, ["study", "close", str(folder), "--run", str(run)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import signal
@@ -25,7 +24,7 @@ from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
 from tests.study.annotators import free_port
-from tests.study.conftest import Browser, Served
+from tests.study.conftest import Browser, Served, table
 from tests.study.studies import write_study
 
 
@@ -54,7 +53,7 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
         (code,) = invite(before.study, 1)
         begun = before.browser().enter("begun").to_rating()
         reading = before.browser().enter("reading")
-        old_page = reading.page()
+        old_token = reading.csrf()
         cookies = {name: dict(who.client.cookies) for name, who in (("begun", begun), ("reading", reading))}
     change(folder, '"edit_success", "skin_tone", ', '"skin_tone", ')
     change(folder, "## What this study is about", "## A new heading")
@@ -71,23 +70,18 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
         assert begun.save(begun.answers()).status_code == 200
         assert begun.complete().json() == {"missing": []}
         # Somebody who had the old text before them reads the new one first.
-        csrf = old_page.split('name="csrf" value="')[1].split('"')[0]
-        stale = {"csrf": csrf, "decision": "agree", "version": "1"}
+        stale = {"csrf": old_token, "decision": "agree", "version": "1"}
         assert reading.ask("POST", "/study/consent", data=stale).status_code == 303
         assert "A new heading" in reading.page()
         assert reading.agree().page().count("Is your screen ready?") == 1
         invited = after.browser()
         assert invited.ask("GET", f"/i/{code}").status_code == 303
-        invited.to_training()
-        data, csrf = invited.data()
-        assert data["items"][0]["questions"][0] == "skin_tone"
-        answers = [[[3, 1, 1, 3] for _ in item["pictures"][1:]] for item in data["items"]]
-        assert invited.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
+        invited.to_rating([[[3, 1, 1, 3]] * 2] * 2)
+        assert invited.data()[0]["items"][0]["questions"][0] == "skin_tone"
         assert invited.save(invited.answers(lambda i, s, q: 4)).status_code == 200
         assert invited.complete().json() == {"missing": []}
         export_study(after.study, tmp_path / "out", "csv")
-    with (tmp_path / "out" / "ratings.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
+    rows = table(tmp_path / "out" / "ratings.csv")
     asked = {version: {row["axis"] for row in rows if row["version"] == version} for version in "12"}
     assert asked["1"] - asked["2"] == {"edit_success"}
     # Whatever the version, an answer is filed under the question that was asked.

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.cli.tables import Tables
 from stillme.core.errors import UnknownName
 from stillme.core.types import Rated, Rating, Request
 from stillme.findings.tables.analyses import ANALYSES, BY_NAME, Written, analyse
@@ -50,7 +49,7 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
     asked_once = {"position_bias", "repeatability", "disclosure"}
     absent = {"pooled", "intersections", "mitigation", "above_floor", "roles", "against_people", "corrected"}
     without_readers = {"shifts", "transitions", "readings"}
-    assert empty == absent | asked_once | without_readers | {"known_answers"}
+    assert empty == absent | asked_once | without_readers | {"control_pairs"}
     for table in written.values():
         assert table.path.exists() == bool(table.rows)
         assert not table.rows or len(rows(table.path)) == table.rows
@@ -70,7 +69,7 @@ def test_naive_tests_are_marked(run: Path):
 
 
 def test_numbers_of_a_judge_without_calibration_are_marked(run: Path):
-    written = analyse(Run.open(run), only=["contrasts", "likeness", "cuts"])
+    written = analyse(Run.open(run), only=["contrasts", "icc", "cuts"])
     for table in written.values():
         assert {row["judge_note"] for row in rows(table.path) if row["judge"]} == {"not calibrated"}
 
@@ -80,9 +79,9 @@ def test_an_analysis_that_breaks_does_not_cost_the_others(run: Path, monkeypatch
         raise ZeroDivisionError("a share of 8.7e-19")
 
     monkeypatch.setitem(dict_of(ANALYSES), "contrasts", broken)
-    written = analyse(Run.open(run), only=["contrasts", "likeness"])
+    written = analyse(Run.open(run), only=["contrasts", "icc"])
     assert written["contrasts"].problem == "ZeroDivisionError: a share of 8.7e-19"
-    assert written["likeness"].rows
+    assert written["icc"].rows
 
 
 def dict_of(mapping: object) -> dict[str, object]:
@@ -105,26 +104,13 @@ def test_whoever_watches_knows_which_analysis_is_at_work_and_how_many_there_are(
         def ends(self, name: str, written: Written) -> None:
             seen.append((name, f"{written.rows > 0}"))
 
-    analyse(Run.open(run), only=["likeness", "roles"], watch=Watch())
-    steps = [("rows", "0/2"), ("likeness", "1/2"), ("likeness", "True"), ("roles", "2/2"), ("roles", "False")]
+    analyse(Run.open(run), only=["icc", "roles"], watch=Watch())
+    steps = [("rows", "0/2"), ("icc", "1/2"), ("icc", "True"), ("roles", "2/2"), ("roles", "False")]
     assert seen == steps
 
 
-def test_a_terminal_shows_the_analysis_at_work_and_the_tables_stay(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    shown = Tables(to_errors=False)
-    shown.starts("contrasts", 1, 22)
-    shown.ends("contrasts", Written(path=Path("contrasts.csv"), rows=5850))
-    out, err = capsys.readouterr()
-    assert out == "contrasts        5,850 rows  contrasts.csv\n"
-    assert "1/22 contrasts ..." in err
-    assert err.endswith("\r")
-
-
 def test_the_command_prints_what_it_wrote(run: Path):
-    shown = CliRunner().invoke(cli, ["tables", str(run), "likeness", "roles", "--json"])
+    shown = CliRunner().invoke(cli, ["tables", str(run), "icc", "roles", "--json"])
     found = json.loads(shown.stdout)["analyses"]
-    assert found["likeness"]["rows"] > 0
+    assert found["icc"]["rows"] > 0
     assert found["roles"] == {"file": None, "rows": 0}

@@ -14,17 +14,12 @@ from PIL import Image
 from stillme.core.types import ImageFile
 from stillme.judges.vlm import Model
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, WireFormat
-
-KEY = "sk-loopback-0123456789"
+from tests.vlm.servers import Script, Scripted, WireFormat, set_keys
 
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, KEY)
-    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    set_keys(monkeypatch)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from stillme.judges.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
@@ -247,6 +249,17 @@ ANTHROPIC = WireFormat(
 )
 
 WIRE_FORMATS = (RESPONSES, CHAT, GEMINI, ANTHROPIC)
+
+
+KEY = "sk-loopback-0123456789"
+
+
+def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that open nothing."""
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 @dataclass

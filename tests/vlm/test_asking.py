@@ -20,9 +20,9 @@ from pydantic import BaseModel, Field
 from stillme.core.errors import UnknownName
 from stillme.core.types import Failed, ImageFile
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, model_named
-from stillme.judges.vlm.image_encoding import EncodedImage, ImageEncoder
+from stillme.judges.vlm.model import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
-from tests.vlm.conftest import KEY, ServedModel
+from tests.vlm.conftest import ServedModel
 from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
 
 Serve = Callable[..., ServedModel]
@@ -59,6 +59,7 @@ def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire:
     assert seen.text == "Before:\nAfter:"
     sizes = [Image.open(io.BytesIO(base64.urlsafe_b64decode(data))).size for data in seen.images]
     assert sizes == [(24, 40), (24, 40)]
+    assert b"Black_woman" not in asked.content, "a file's name may tell the group"
 
 
 @every_provider
@@ -71,13 +72,6 @@ def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, questio
     assert reply.effective["tokens"]["output"] == 600
     assert reply.effective["images"] == [[24, 40], [24, 40]]
     assert reply.effective["model"].startswith(wire.model.split("/")[0][:6])
-
-
-@every_provider
-def test_no_file_name_reaches_the_model(serve: Serve, wire: WireFormat, question: Question):
-    served = serve(wire, GOOD)
-    served.model.ask(question)
-    assert b"Black_woman" not in served.server.calls()[0].content
 
 
 @every_provider
@@ -99,18 +93,9 @@ def test_a_safety_block_is_declined_in_every_shape(serve: Serve, wire: WireForma
         reply = served.model.ask(question)
         assert isinstance(reply, ModelDeclined), reply
         assert reply.kind == "blocked"
+        if wire is GEMINI:
+            assert reply.reason.endswith("_reason = PROHIBITED_CONTENT")
         assert len(served.server.calls()) == 1
-
-
-def test_both_shapes_of_a_gemini_block_name_their_reason(serve: Serve, question: Question):
-    reasons = []
-    for says in GEMINI.blocks():
-        served = serve(GEMINI, GOOD)
-        served.server.breaks(says)
-        reply = served.model.ask(question)
-        assert isinstance(reply, ModelDeclined)
-        reasons.append(reply.reason)
-    assert reasons == ["block_reason = PROHIBITED_CONTENT", "finish_reason = PROHIBITED_CONTENT"]
 
 
 BAD = {
@@ -169,15 +154,6 @@ def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
     assert reply.text.startswith("```json"), "the raw text is kept"
 
 
-@every_provider
-def test_retry_after_is_read_from_the_header(serve: Serve, wire: WireFormat, question: Question):
-    served = serve(wire, GOOD)
-    served.server.breaks(Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
-    assert reply.retry_after == 7
-
-
 def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Question):
     served = serve(GEMINI, GOOD)
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
@@ -186,53 +162,6 @@ def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Que
     reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retry_after == 37.5
-
-
-@pytest.mark.parametrize(
-    ("wire", "status"),
-    [(RESPONSES, 500), (CHAT, 503), (GEMINI, 503), (ANTHROPIC, 529)],
-    ids=lambda value: value.name if isinstance(value, WireFormat) else str(value),
-)
-def test_an_outage_is_not_a_refusal(serve: Serve, wire: WireFormat, question: Question, status: int):
-    served = serve(wire, GOOD)
-    served.server.breaks(Says(status=status, body={"error": {"message": "down"}}))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
-    assert reply.retryable
-    assert len(served.server.calls()) == 1
-
-
-@every_provider
-def test_a_hanging_connection_times_out(serve: Serve, wire: WireFormat, question: Question):
-    served = serve(wire, GOOD, timeout=0.3)
-    served.server.breaks(Says(hangs=True))
-    started = time.monotonic()
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
-    assert reply.retryable
-    assert time.monotonic() - started < 30
-    served.server.breaks(Says(body={"x": 1}, trickles=True))
-    assert isinstance(served.model.ask(question), Failed), "a body that trickles in times out, too"
-
-
-@every_provider
-def test_half_an_answer_is_a_failure(serve: Serve, wire: WireFormat, question: Question):
-    served = serve(wire, GOOD)
-    served.server.breaks(Says(body=wire.answer(json.dumps(GOOD)), truncated=True))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
-    assert reply.retryable
-
-
-@every_provider
-def test_a_wrong_key_is_not_in_the_error_and_can_be_put_right(serve: Serve, wire: WireFormat, question: Question):
-    served = serve(wire, GOOD)
-    served.server.breaks(Says(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}}))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
-    if wire.key_variable:
-        assert KEY not in reply.error
-    assert isinstance(served.model.ask(question), ModelAnswered)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +184,7 @@ def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
     reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert name in reply.error
+    assert (reply.fatal, reply.retryable) == (True, True)
     assert served.server.calls() == []
 
 
@@ -389,16 +319,6 @@ def test_many_threads_share_one_model(serve: Serve, question: Question):
         replies = list(pool.map(lambda _: served.model.ask(question), range(36)))
     assert all(isinstance(reply, ModelAnswered) for reply in replies)
     assert most > 6
-
-
-def test_a_missing_key_is_one_sentence(monkeypatch: pytest.MonkeyPatch, question: Question):
-    monkeypatch.delenv("OPENAI_API_KEY")
-    with serving(lambda server, asked: Says()) as server:
-        model = Model(RESPONSES.settings(server.url))
-        reply = model.ask(question)
-        assert isinstance(reply, Failed)
-        assert "export OPENAI_API_KEY" in reply.error
-        assert server.asked == []
 
 
 def test_an_unreadable_image_fails_before_anything_is_sent(serve: Serve, tmp_path: Path):

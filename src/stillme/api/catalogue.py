@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from stillme.core import registry
 from stillme.core.errors import InvalidParameters, StillmeError
 from stillme.core.protocols import Needs
+from stillme.core.tables import aligned
 from stillme.core.types import Portrait, Prompt
 
 
@@ -22,16 +24,22 @@ class Entry:
     summary: str
     details: Mapping[str, Any]
     notes: str = ""
-    """A second line: what it needs and can do."""
+    """What a plugin needs and can do; the sets that have a prompt."""
 
-    def as_text(self, *, full: bool) -> str:
-        """One line, or everything."""
-        head = f"{self.title:<24} {self.summary}".rstrip()
-        if not full:
-            return f"{head}\n{'':<24} {self.notes}" if self.notes else head
+    def as_text(self) -> str:
+        """Everything."""
+        head = f"{self.title}  {self.summary}".rstrip()
         shown = {name: value for name, value in self.details.items() if name not in ("name", "summary", "cards")}
         lines = [line for name, value in shown.items() for line in _lines(name, value)]
         return "\n".join([head, *lines, *(f"\n{card}" for card in self.details.get("cards", ()))])
+
+
+def as_table(what: str, entries: Sequence[Entry]) -> str:
+    """A line for each, and for plugins a second one with the notes."""
+    if what == "prompts":
+        return "\n".join(aligned((entry.title, entry.notes, entry.summary) for entry in entries))
+    rows = [[(entry.title, entry.summary), *([("", entry.notes)] if entry.notes else [])] for entry in entries]
+    return "\n".join(aligned(itertools.chain.from_iterable(rows)))
 
 
 def _lines(name: str, value: Any) -> Iterator[str]:
@@ -75,7 +83,8 @@ def catalogue(what: str, name: str | None, *, full: bool = True) -> list[Entry]:
             return [_plugin_entry("judge", judge, full=full) for judge in _chosen("judge", name)]
         case "prompts":
             sets = _chosen("prompt set", name)
-            return _entries(sets, name, lambda set_: [_prompt_entry(set_, p) for p in registry.prompt_set(set_)])
+            entries = _entries(sets, name, lambda set_: [_prompt_entry(set_, p) for p in registry.prompt_set(set_)])
+            return entries if full else _each_text_once(entries)
         case _ if name and _is_folder(name):
             return [_portrait_entry(name, portrait) for portrait in _folder(name)]
         case _ if name is None:
@@ -203,6 +212,19 @@ def _describe_capabilities(can: Any) -> Iterator[str]:
 def _prompt_entry(set_: str, prompt: Prompt) -> Entry:
     details = {"name": prompt.id, "set": set_, **asdict(prompt)}
     return Entry(title=f"{set_} {prompt.id}", summary=prompt.text, details=details)
+
+
+def _each_text_once(entries: Sequence[Entry]) -> list[Entry]:
+    """Sets share prompts, and pairs of known truth share a text."""
+    by_text: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_text.setdefault(entry.summary, []).append(entry)
+    shown: list[Entry] = []
+    for same in by_text.values():
+        names = list(dict.fromkeys(str(entry.details["name"]) for entry in same))
+        sets = ", ".join(dict.fromkeys(str(entry.details.get("set", "")) for entry in same))
+        shown.append(replace(same[0], title=names[0] + f" and {len(names) - 1} more" * (len(names) > 1), notes=sets))
+    return shown
 
 
 def _set_entry(name: str) -> Entry:

@@ -23,7 +23,7 @@ from stillme import __version__
 from stillme.core import images, registry
 from stillme.core.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.core.protocols import Editor, Judge, Needs
-from stillme.editors.diffusion.gpus import gpus
+from stillme.editors.diffusion.machine import gpus
 from stillme.instruments import faces
 from stillme.runs import Run
 from stillme.runs.store import Store

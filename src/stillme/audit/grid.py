@@ -18,7 +18,7 @@ import numpy as np
 from stillme.audit.config import RolesSection
 from stillme.audit.design import Design, RolesRecord
 from stillme.core.errors import StillmeError
-from stillme.core.files import write_csv
+from stillme.core.files import write_csv, wrong_separator
 from stillme.core.types import Arm, Portrait, Prompt, digest
 from stillme.mitigation.arms import NOOP_INSTRUCTION
 
@@ -116,9 +116,13 @@ def read_cells(file: Path) -> list[CellNames]:
     """The cells of a CSV that `write_cells` wrote, or a user."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+            reader = csv.DictReader(stream)
+            fault = wrong_separator(reader.fieldnames)
+            rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StillmeError(f"{file.name} cannot be read ({error}); name a CSV with {', '.join(COLUMNS)}") from None
+    if fault:
+        raise StillmeError(f"{file.name} {fault}")
     if not rows or any(name not in rows[0] for name in COLUMNS):
         raise StillmeError(f"{file.name} needs rows and the columns {', '.join(COLUMNS)}")
     return [(row["editor"] or "", row["portrait"] or "", row["prompt"] or "") for row in rows]

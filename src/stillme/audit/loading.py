@@ -29,7 +29,7 @@ from stillme.audit.config import (
 from stillme.audit.design import FILE
 from stillme.audit.grid import sentence_of
 from stillme.audit.labels import levels_of
-from stillme.audit.places import Location, TomlPlaces, explain
+from stillme.audit.places import Location, TomlPlaces, explain, toml_fault
 from stillme.core import prompts as prompt_sets
 from stillme.core import registry
 from stillme.core.errors import (
@@ -59,18 +59,25 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
     With `ready`, also everything that a run needs is checked: keys, extras, every picture decoded.
     """
     file = _audit_file(path)
+    if file.suffix.lower() != ".toml" and not file.name.startswith("."):  # a draft of audit.toml begins with a dot
+        raise StillmeError(f"{file} is not an audit. Name a folder that has an {FILE}, or a file that ends in .toml.")
     try:
         text = file.read_text("utf-8-sig")
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidAudit(str(file), [Problem(place="", message=f"is not TOML: {error}")]) from None
+        raise InvalidAudit(str(file), [Problem(place="", message=f"is not TOML: {toml_fault(error)}")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidAudit(str(file), [Problem(place="", message=f"cannot be read: {error}")]) from None
     loader = _Loader(file, TomlPlaces(text), data, ready=ready)
     audit = loader.audit(out or file.parent)
     if loader.problems or audit is None:
-        raise InvalidAudit(str(file), loader.problems)
+        raise InvalidAudit(str(file), sorted(loader.problems, key=_line))
     return audit
+
+
+def _line(problem: Problem) -> int:
+    number = problem.place.removeprefix("line ").partition(",")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def refusals(path: Path) -> list[Problem]:

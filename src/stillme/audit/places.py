@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,6 +46,15 @@ class TomlPlaces:
             if line is not None:
                 return f"line {line}, {path_of(location)}"
         return path_of(location)
+
+
+def toml_fault(error: tomllib.TOMLDecodeError) -> str:
+    """What is wrong with a text that is not TOML, with its line."""
+    what, _, where = str(error).partition(" (at ")
+    line = where.partition(",")[0].removesuffix(")")
+    if what in ("Illegal character '\\n'", "Unterminated string"):
+        what = "a closing quotation mark is missing"
+    return f"{line}: {what}" if line.startswith("line") else what
 
 
 def path_of(location: Location) -> str:

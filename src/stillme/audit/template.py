@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel
 
 from stillme.audit.labels import factors_like_papers, levels_of, reference_of
 from stillme.core import registry
+from stillme.core.errors import StillmeError
 from stillme.core.types import Portrait
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -33,28 +40,10 @@ source = "{source}"
 sets = ["diagnostic"]
 only = {prompts}
 
-# One table per editor; `stillme list editors` shows all. These two are known-answer editors: they make the changes
-# that the parameters name, so that you can see whether the audit recovers them. Replace them with real ones.
-[[editors]]
-use = "planted"
-name = "even-handed"
-seeds = [1]
-[editors.parameters]
-everyone = {everyone}
-
-[[editors]]
-use = "planted"
-name = "biased"
-seeds = [1]
-[editors.parameters]
-everyone = {everyone}
-{groups}
-
+# One table per editor; `stillme list editors` shows all.{editors}
 # One table per judge; `stillme list judges` shows all. Instruments measure offline and cost nothing. They cannot
-# tell whether an edit shows what was asked: edit success and soft_erasure need a model or people.
-[[judges]]
-use = "instruments"
-
+# tell whether an edit shows what was asked: edit success and soft_erasure need a model or human raters.
+{judges}
 [ensemble]
 # How several judges' scores are combined: mean, paper, code, median or worst.
 rule = "mean"
@@ -74,8 +63,103 @@ kind = "local"
 """
 
 
-def small_audit(title: str, source: str = "synthetic", portraits: Sequence[Portrait] | None = None) -> str:
-    """An audit that runs on any machine in about a minute: embedded portraits, planted editors, instruments."""
+PLANTED = """ These two are known-answer editors: they make the changes
+# that the parameters name, so that you can see whether the audit recovers them. Replace them with real ones.
+[[editors]]
+use = "planted"
+name = "even-handed"
+seeds = [1]
+[editors.parameters]
+everyone = {everyone}
+
+[[editors]]
+use = "planted"
+name = "biased"
+seeds = [1]
+[editors.parameters]
+everyone = {everyone}
+{groups}
+"""
+
+EXAMPLES: Mapping[str, Any] = {
+    "model": "NAME",
+    "base_url": "http://localhost:8000/v1",
+    "url": "http://localhost:8000/edit",
+    "provider": "openai",
+    "repo": "OWNER/NAME",
+    "folder": "./edits",
+    "source": "raters",
+    "workflow": "./workflow.json",
+    "axes": ["edit_success"],
+    "run": ["python", "PROGRAM.py"],
+    "template": {"image": "{image}", "prompt": "{instruction}"},
+}
+"""For parameters that a plugin needs, by their names: to be replaced with the user's own."""
+OWN_FILES: Mapping[str, tuple[str, str]] = {
+    "editor": (
+        "edit.py:edit",
+        "def edit(image, instruction):\n    return image  # a PIL image; call your model here\n",
+    ),
+    "judge": (
+        "rate.py:rate",
+        'def rate(source, edited, instruction):\n    return {"edit_success": 3}  # 1 to 5; call your model here\n',
+    ),
+}
+"""What `--editor python` and `--judge python` write: the place of the function, and a file that runs as it is."""
+
+
+def plugin_tables(kind: registry.Buildable, uses: Sequence[str]) -> str:
+    """A commented table for each editor or judge, with an example for every parameter that must be set."""
+    return "".join(_plugin_table(kind, use, uses[:place].count(use)) for place, use in enumerate(uses))
+
+
+def _plugin_table(kind: registry.Buildable, use: str, before: int) -> str:
+    name = registry.plugin(kind, use.partition(":")[0]).name
+    loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+    fields = loaded.Parameters.model_fields
+    needed = _needed(kind, use, loaded.Parameters)
+    if before:
+        # Equal editors would share their rows.
+        needed = {key: f"{value}-{before + 1}" if isinstance(value, str) else value for key, value in needed.items()}
+    lines = ["", f"# {(inspect.getdoc(loaded) or '').partition(chr(10))[0]}"]
+    if any(key not in needed for key in fields):
+        lines.append(f"# Further parameters: `stillme list {kind}s {name}`.")
+    lines += [f"[[{kind}s]]", f'use = "{quoted(use)}"']
+    lines += [f'name = "{name}-{before + 1}"'] if before else []
+    parameters = tomli_w.dumps({f"{kind}s": {"parameters": needed}}) if needed else ""
+    return "\n".join([*lines, parameters])
+
+
+def _needed(kind: registry.Buildable, use: str, parameters: type[BaseModel]) -> dict[str, Any]:
+    """Examples for what the plugin cannot do without."""
+    fields = parameters.model_fields
+    needed = {key: EXAMPLES.get(key, "VALUE") for key, field in fields.items() if field.is_required()}
+    if ":" in use or "function" in needed:
+        # The word behind the colon is the first of them.
+        return {key: value for key, value in needed.items() if key == "axes"}
+    if use == "openai-compatible":
+        needed["base_url"] = EXAMPLES["base_url"]
+    for key in ("", *(key for key in EXAMPLES if key in fields and not needed)):
+        with suppress(StillmeError):
+            offered = {key: EXAMPLES[key]} if key else needed
+            registry.build(kind, use, offered, ready=False)
+            return offered
+    # A plugin that reads a file of the user's, such as ComfyUI's workflow.
+    return needed or {key: EXAMPLES[key] for key in fields if key in ("workflow",)}
+
+
+def small_audit(
+    title: str,
+    source: str = "synthetic",
+    portraits: Sequence[Portrait] | None = None,
+    *,
+    editors: Sequence[str] = (),
+    judges: Sequence[str] = (),
+) -> str:
+    """An audit that runs on any machine in about a minute: embedded portraits, planted editors, instruments.
+
+    Or with these editors and judges, which may need more.
+    """
     people = portraits if portraits is not None else registry.portrait_set("synthetic")
     factor, *_ = factors_like_papers(people) or [""]
     levels = levels_of(people).get(factor, [])
@@ -85,8 +169,10 @@ def small_audit(title: str, source: str = "synthetic", portraits: Sequence[Portr
         source=quoted(source),
         prompts='["O-01", "V-02"]',
         only=only,
-        everyone="{ erasure = 0.05, skin_spread = 1.0 }",
-        groups=_planted(factor, levels),
+        editors="\n" + plugin_tables("editor", editors)
+        if editors
+        else PLANTED.format(everyone="{ erasure = 0.05, skin_spread = 1.0 }", groups=_planted(factor, levels)),
+        judges=plugin_tables("judge", judges).lstrip("\n") if judges else '[[judges]]\nuse = "instruments"\n',
         factors=factor_lines(people, most=2),
     )
 

@@ -17,6 +17,7 @@ import click
 from stillme import __version__
 from stillme.cli.terminal import OutputClosed, echo
 from stillme.core.errors import Interrupted, StillmeError
+from stillme.work import interrupt
 
 
 class Verb(NamedTuple):
@@ -144,16 +145,13 @@ keep_lines(cli)
 
 
 EXIT_SIGPIPE = 141
-EXIT_SIGTERM = 143
 """As shells say of a program that a signal ended."""
 
 
-class _Terminated(KeyboardInterrupt):
+def _terminate(number: int, _frame: FrameType | None) -> None:
     """SIGTERM outside of a run, which handles its own."""
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise _Terminated
+    interrupt.note(number)
+    raise KeyboardInterrupt
 
 
 def main() -> None:
@@ -169,10 +167,8 @@ def main() -> None:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except Interrupted as error:
-        from stillme.work.interrupt import exit_code
-
         echo(f"stillme: {error}", err=True)
-        sys.exit(exit_code())
+        sys.exit(interrupt.exit_code())
     except StillmeError as error:
         echo(f"stillme: {error}", err=True)
         sys.exit(error.exit_code)
@@ -181,9 +177,9 @@ def main() -> None:
         error.show(usage)
         echo(usage.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt) as error:
+    except (click.Abort, KeyboardInterrupt):
         echo("stillme: interrupted; everything finished so far is saved.", err=True)
-        sys.exit(EXIT_SIGTERM if isinstance(error, _Terminated) else Interrupted.exit_code)
+        sys.exit(interrupt.exit_code())
     except (OutputClosed, BrokenPipeError):
         # Python would try once more to write what is left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

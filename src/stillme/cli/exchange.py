@@ -42,7 +42,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
     "--bundle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write one sealed file instead, .zip or .tar, for `stillme verify`.",
+    help="Write one sealed .zip file instead, for `stillme verify`.",
 )
 @click.option("--with-images", is_flag=True, help="Include portraits and edited pictures in the bundle.")
 @click.option(

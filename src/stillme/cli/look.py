@@ -49,7 +49,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     With a NAME, show only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
     NAME may also be a folder with your own portraits.
     """
-    from stillme.api.catalogue import catalogue, contact_sheet
+    from stillme.api.catalogue import as_table, catalogue, contact_sheet
 
     if sheet:
         if what != "portraits":
@@ -60,8 +60,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     if as_json:
         print_json([dict(entry.details) for entry in entries])
     else:
-        for entry in entries:
-            echo(entry.as_text(full=name is not None))
+        echo(as_table(what, entries) if name is None else "\n".join(entry.as_text() for entry in entries))
         if name is None and what != "prompts":
             print_next("list", what, entries[0].title)
         else:

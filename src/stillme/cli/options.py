@@ -39,6 +39,11 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")(command)
 
 
+def browser_option(command: Command) -> Command:
+    """Whether to open the page that is served."""
+    return click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")(command)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     echo(json_text(value))
@@ -58,8 +63,8 @@ def print_next_bundle(run: Run, audit: Path, *, out: Path | None = None) -> None
 
 
 def print_open(page: Path) -> None:
-    """The page to look at next."""
-    echo(f"Next: open {page} in a browser", err=True)
+    """The page to look at; no command, so no `Next:`."""
+    echo(f"Open in a browser: {page}", err=True)
 
 
 def command_line(*words: object, out: Path | None = None) -> str:

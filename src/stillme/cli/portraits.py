@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import Command, json_option, print_json, print_next
+from stillme.cli.options import Command, browser_option, json_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.cli.progress import Progress
     from stillme.curation.versions import Crop, WrittenVersion
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -87,7 +85,7 @@ def sample(
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
     opened = open_source(source, table=table, splits=splits)
     with progress(quiet=as_json) as shown:
-        drawn = sample_pools(opened, pools, options, check=checks, watch=_watch(shown, "check"))
+        drawn = sample_pools(opened, pools, options, check=checks, watch=shown.counter("check"))
     if as_json:
         print_json(drawn.as_json())
     else:
@@ -110,7 +108,7 @@ def _crop_option(command: Command) -> Command:
 @click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
 @click.option("--port", type=int, help="By default the first free one from 8470.")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
+@browser_option
 def curate(pools: Path, **options: Any) -> None:
     """Choose portraits among candidates, in the browser.
 
@@ -124,10 +122,10 @@ def curate(pools: Path, **options: Any) -> None:
 
     require("curate")
     from stillme.cli.progress import progress
-    from stillme.curation.pages.app import serve
+    from stillme.curation.app import serve
 
     with progress() as shown:
-        serve(pools, say=shown.say, watch=_watch(shown, "check"), **options)
+        serve(pools, say=shown.say, watch=shown.counter("check"), **options)
     print_next("portraits", "finalize", pools, "my-portraits")
 
 
@@ -151,7 +149,7 @@ def import_(folder: Path, home: Path, table: Path | None, crop: Crop, as_json: b
     from stillme.curation.making import import_portraits
 
     with progress(quiet=as_json) as shown:
-        watch = _watch(shown, "make")
+        watch = shown.counter("make")
         written = import_portraits(folder, home, table=table, given=given, crop=crop, say=shown.say, watch=watch)
     _tell(written, as_json)
 
@@ -173,7 +171,7 @@ def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) 
     from stillme.curation.making import finalize as make
 
     with progress(quiet=as_json) as shown:
-        written = make(pools, home, crop=crop, partial=partial, watch=_watch(shown, "make"))
+        written = make(pools, home, crop=crop, partial=partial, watch=shown.counter("make"))
     _tell(written, as_json)
 
 
@@ -207,19 +205,6 @@ def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
             raise click.UsageError(f"--only takes NAME=VALUE,VALUE, not {option!r}.")
         chosen[name] = (*chosen.get(name, ()), *values.split(","))
     return chosen
-
-
-def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
-    from stillme.work.tally import Tally
-
-    tally = Tally(name=name, total=0)
-
-    def watch(done: int, total: int) -> None:
-        tally.total = total
-        tally.counts["done"] = done
-        shown(tally)
-
-    return watch
 
 
 def _tell(written: WrittenVersion, as_json: bool) -> None:

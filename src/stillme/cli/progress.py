@@ -1,16 +1,19 @@
-"""Show a stage's progress: a bar on a terminal, otherwise a line every few seconds."""
+"""Show progress: a bar for each stage on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stillme.cli.terminal import echo, redraw
+from stillme.cli.terminal import echo, printable
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
     from stillme.work.tally import Tally
 
 _BAR_SECONDS = 0.1
@@ -21,60 +24,67 @@ class Progress:
     """Watches tallies. Writes to standard error, so that results on standard output stay clean."""
 
     def __init__(self, *, bar: bool) -> None:
-        self._bar = bar
+        self._bars = _bars() if bar else None
         self._shown_at = time.monotonic()
-        self._width = 0
         self._running: dict[str, Tally] = {}
         self._finished: set[str] = set()
+        self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, tally: Tally) -> None:
         """Show the tally if it is time to."""
-        finished = tally.ended is not None or tally.already + tally.done >= tally.total
-        new = tally.name not in self._running
-        if finished:
+        if tally.ended is not None or tally.already + tally.done >= tally.total:
             self._running.pop(tally.name, None)
             if tally.name not in self._finished:
                 self._finished.add(tally.name)
-                self._keep(describe(tally))
+                self._remove(tally)
+                self.say(describe(tally))
             return
+        new = tally.name not in self._running
         self._running[tally.name] = tally
         now = time.monotonic()
-        if new or now - self._shown_at >= (_BAR_SECONDS if self._bar else _LINE_SECONDS):
+        if new or now - self._shown_at >= (_BAR_SECONDS if self._bars else _LINE_SECONDS):
             self._shown_at = now
             self._show()
 
-    def end(self) -> None:
-        """Keep the last state and continue on the next line."""
-        if self._bar and self._width:
-            echo(err=True)
-            self._width = 0
+    def counter(self, name: str) -> Callable[[int, int], None]:
+        """For work that only counts: it is told how much is done, of how much."""
+        from stillme.work.tally import Tally
 
-    def say(self, text: str) -> None:
-        """Print a line between the bars."""
-        self.end()
-        echo(text, err=True)
+        tally = Tally(name=name, total=0)
+
+        def watch(done: int, total: int) -> None:
+            tally.total, tally.counts["done"] = total, done
+            self(tally)
+
+        return watch
+
+    def say(self, text: str, *, err: bool = True) -> None:
+        """Print a line above the bars."""
+        if self._bars:
+            self._bars.stop()
+        echo(text, err=err)
+
+    def end(self) -> None:
+        """Keep the last state of what still runs."""
+        if self._bars:
+            self._bars.stop()
+            for tally in self._running.values():
+                echo(describe(tally), err=True)
 
     def _show(self) -> None:
-        """All stages that run at the moment: in one line on a terminal, else in a line each."""
-        running = list(self._running.values())
-        if not self._bar:
-            for tally in running:
+        for name, tally in list(self._running.items()):
+            if self._bars is None:
                 echo(describe(tally), err=True)
-        elif len(running) == 1:
-            self._overwrite(describe(running[0]))
-        else:
-            self._overwrite("   ".join(brief(tally) for tally in running))
+                continue
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(printable(name), facts="")
+            done = tally.already + tally.done
+            self._bars.update(self._tasks[name], total=tally.total, completed=done, facts=printable(_facts(tally)))
+            self._bars.start()
 
-    def _keep(self, line: str) -> None:
-        if self._bar:
-            self._overwrite(line)
-            self.end()
-        else:
-            echo(line, err=True)
-
-    def _overwrite(self, line: str) -> None:
-        redraw(line.ljust(self._width))
-        self._width = len(line)
+    def _remove(self, tally: Tally) -> None:
+        if self._bars and tally.name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(tally.name))
 
 
 @contextmanager
@@ -87,43 +97,45 @@ def progress(*, quiet: bool = False) -> Generator[Progress]:
         shown.end()
 
 
+def _bars() -> Bars:
+    from rich import progress as parts
+    from rich.console import Console
+
+    name = parts.TextColumn("{task.description}", markup=False)
+    facts = parts.TextColumn("{task.fields[facts]}", markup=False)
+    # What is printed to standard output belongs there, also while bars are drawn on standard error.
+    return parts.Progress(
+        name,
+        parts.BarColumn(20),
+        facts,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
 def describe(tally: Tally) -> str:
-    """`edit biased  ▕████······▏ 56/168  12.3/s  0:09 left  $0.00  2 refused`."""
-    finished = tally.already + tally.done
-    share = finished / tally.total if tally.total else 1.0
-    filled = round(20 * share)
-    parts = [
-        f"{tally.name:<18}",
-        f"▕{'█' * filled}{'·' * (20 - filled)}▏",
-        f"{finished:,}/{tally.total:,}",
-        f"{tally.rate:,.1f}/s",
-    ]
-    left = tally.remaining_seconds
-    if left and share < 1:
-        parts.append(f"{_clock(left)} left")
+    """`edit biased: 56/168  12.3/s  0:09 left  $0.00  2 refused`."""
+    return f"{tally.name}: {_facts(tally)}"
+
+
+def _facts(tally: Tally) -> str:
+    done = tally.already + tally.done
+    parts = [f"{done:,}/{tally.total:,}", f"{tally.rate:,.1f}/s"]
+    if done < tally.total and (left := tally.remaining_seconds):
+        minutes, seconds = divmod(round(left), 60)
+        hours, minutes = divmod(minutes, 60)
+        parts.append(f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left")
     if tally.cost:
         parts.append(f"${tally.cost:,.2f}")
     if tally.already:
         parts.append(f"{tally.already:,} done before")
-    parts.extend(
+    parts += [
         f"{tally.counts[word]:,} {word}" for word in ("refused", "answered in words", "failed") if tally.counts[word]
-    )
+    ]
     if tally.retried:
         parts.append(f"{tally.retried:,} retried")
     if tally.throttled:
         parts.append(f"{tally.throttled:,} slowed down")
-    if tally.waits:
-        parts.append(tally.waits)
-    return "  ".join(parts)
-
-
-def brief(tally: Tally) -> str:
-    """`judge flash 56/168`, for several stages on one line."""
-    waits = f" ({tally.waits})" if tally.waits else ""
-    return f"{tally.name} {tally.already + tally.done:,}/{tally.total:,}{waits}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return "  ".join([*parts, *([tally.waits] if tally.waits else [])])

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import Command, audit_argument, json_option, out_option, print_json, print_next, print_open
+from stillme.cli.options import (
+    Command,
+    audit_argument,
+    browser_option,
+    json_option,
+    out_option,
+    print_json,
+    print_next,
+    print_open,
+)
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -161,13 +170,18 @@ def _next(stages: tuple[Name, ...], summary: RunResult) -> tuple[str, ...]:
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8777, show_default=True, help="0 takes any free one.")
 @click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
+@browser_option
 @json_option
-def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, as_json: bool) -> None:
+def serve(
+    audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, browser: bool, as_json: bool
+) -> None:
     """Show the report in a browser while the run is in progress.
 
     Ctrl-C ends it. The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run
     is never disturbed. Only this machine can connect. With another --host, that network can see the portraits.
     """
+    import webbrowser
+
     from stillme.report.server import Served
     from stillme.report.server import serve as serve_report
     from stillme.web.hosts import is_loopback
@@ -177,6 +191,8 @@ def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction
             print_json({"address": address})
         else:
             echo(f"{address}  (Ctrl-C ends it)")
+        if browser and sys.stdout.isatty():  # in a script no one looks
+            webbrowser.open(address)
         if not is_loopback(host) and redact is None:
             echo(f"Anyone who can reach {host} sees the portraits; --redact blur hides them.", err=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import audit_argument, command_line, json_option, print_json, print_next, print_open
+from stillme.cli.options import audit_argument, json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
 
@@ -17,6 +17,12 @@ from stillme.core.errors import StillmeError
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--title", default="", help="Shown in the report; by default the folder's name.")
+@click.option(
+    "--editor", "editors", multiple=True, metavar="NAME", help="An editor of `stillme list editors`; may be repeated."
+)
+@click.option(
+    "--judge", "judges", multiple=True, metavar="NAME", help="A judge of `stillme list judges`; may be repeated."
+)
 @click.option(
     "--experiment",
     type=click.Choice(["diagnosis", "mitigation", "roles"]),
@@ -26,7 +32,7 @@ from stillme.core.errors import StillmeError
     "--as",
     "like",
     type=click.Choice(["paper"]),
-    help="Set every departure from the paper back that can be set back; docs/experiments.md lists them.",
+    help="Use the paper's own settings wherever possible; docs/experiments.md lists the others.",
 )
 @click.option(
     "--portraits",
@@ -56,11 +62,12 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
     """Write a small, commented audit.toml into DIR.
 
     It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
-    change it from there. With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests
-    with and without a feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
+    change it from there. --editor and --judge write others instead, such as `--editor python` for your own function.
+    With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests with and without a
+    feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
     """
     if plugin is not None:
-        if like or any(wanted[name] for name in ("experiment", "portraits", "run", "title")):
+        if like or any(wanted[name] for name in ("experiment", "portraits", "run", "title", "editors", "judges")):
             raise click.UsageError("--plugin writes no audit; leave the other options out.")
         from stillme.plugins.package import write_package
 
@@ -71,7 +78,7 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
 
     for sentence in start(folder, Start(as_paper=like == "paper", **wanted), force=force):
         echo(sentence)
-    print_next("plan" if wanted["experiment"] else "run", folder)
+    print_next("plan" if wanted["experiment"] or wanted["editors"] or wanted["judges"] else "run", folder)
 
 
 @click.command()
@@ -111,7 +118,14 @@ def demo(out: Path, as_json: bool) -> None:
 @click.option("--icc", type=float, help="Share of the variance between portraits; by default 0.05, from 0.01 to 0.15.")
 @click.option("--portrait-sd", type=float, help="The same as a standard deviation on the logit scale.")
 @click.option("--sd", type=float, help="Standard deviation of single scores on a 1–5 scale; by default 1.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="How often the gap must be detected.")
+@click.option(
+    "--power",
+    type=float,
+    is_flag=False,
+    flag_value=0.8,
+    metavar="[SHARE]",
+    help="Also show what other designs detect in this share of audits: 0.8 unless given.",
+)
 @click.option("--like", type=click.Path(path_type=Path), help="Take rate, spread, seconds and prices from this run.")
 @click.option("--quantity", default="", help="With --like: the rate to take, such as soft_erasure.")
 @click.option(
@@ -130,33 +144,41 @@ def demo(out: Path, as_json: bool) -> None:
     help="Also write every request that an editor `folder` must find: source, instruction, seed, file name.",
 )
 @json_option
-def plan(audit: Path, seconds: tuple[str, ...], requests_file: Path | None, as_json: bool, **options: Any) -> None:
+def plan(
+    audit: Path,
+    seconds: tuple[str, ...],
+    requests_file: Path | None,
+    as_json: bool,
+    power: float | None,
+    **options: Any,
+) -> None:
     r"""Show what a run will take: edits, dollars, GPU hours, precision.
 
     It counts judge calls too, and computes the smallest gap between groups that the audit can detect.
-    Edits of one portrait are correlated, so what counts is the number of portraits. One table shows sparser
+    Edits of one portrait are correlated, so what counts is the number of portraits. With --power, a table shows sparser
     designs ([sample] in audit.toml): the information that they keep, and the gap that the same edits of more
     portraits detect. One line is for before a human study: how many ratings give ±5 points.
     Needs no key, no GPU and no extra.
 
     \b
+    stillme plan my-audit --power
     stillme plan my-audit --detect 0.10
     stillme plan my-audit --like earlier-run --seconds-per-edit flux2-dev=14 --gpu-dollars 2.5
     stillme plan my-audit --requests requests.csv
     """
     from stillme.findings.plan import PlanOptions, plan_audit, write_requests
 
+    options |= {} if power is None else {"power": power}
     planned = plan_audit(audit, PlanOptions(seconds=_seconds(seconds), **options))
     requests = write_requests(audit, requests_file) if requests_file else None
     if as_json:
         print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))
         return
-    echo(planned.as_text())
+    echo(planned.as_text(power=power is not None))
     if requests:
         echo(f"\n{requests.as_text()}")
     if planned.obstacles:
-        again = command_line("plan", audit)
-        echo(f"Next: correct what would be refused, or move to a machine that has it; then {again}", err=True)
+        print_next("plan", audit)
     elif planned.finished:
         print_next("study", "new", audit)
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +17,12 @@ from stillme.cli.options import (
     print_next_bundle,
     use_one_blas_thread,
 )
-from stillme.cli.terminal import echo, redraw
+from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
+from stillme.work.tally import Tally
 
 if TYPE_CHECKING:
+    from stillme.cli.progress import Progress
     from stillme.findings.tables.analyses import Written
     from stillme.findings.tables.paper import Chosen
     from stillme.findings.tables.paper.table import PaperTable
@@ -52,13 +52,6 @@ if TYPE_CHECKING:
     default="",
     help="The paper's tables: whose scores; by default the ensemble's, else those of the first judge that answers.",
 )
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.05,
-    show_default=True,
-    help="For equivalence: the largest difference between rates that does not matter.",
-)
 @out_option
 @json_option
 def tables(
@@ -67,7 +60,6 @@ def tables(
     kind: str,
     factor: str,
     judge: str,
-    margin: float,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -90,7 +82,7 @@ def tables(
     \b
     contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
-    likeness        similarity of one portrait's edits: ICC and design effect
+    icc             similarity of one portrait's edits: ICC and design effect
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
@@ -102,13 +94,12 @@ def tables(
     repeatability   the spread of a model's answers to the same question
     disclosure      a model that is told the labels against the same model blind
     coverage        combined scores that lack a judge, by judge and by group
-    known_answers   right answers to hidden pairs of known truth, by axis and skin tone
+    control_pairs   right answers to the control pairs, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
 
-    Six more are written only by name; neither the report nor a table of the paper shows them:
+    Five more are written only by name; neither the report nor a table of the paper shows them:
 
     \b
-    equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
     prompts, subcategories, intersections
     row_tests       classical tests on single edits, marked where they are naive
@@ -127,7 +118,7 @@ def tables(
         if numbers or everything or not names:
             made["tables"] = _paper_tables(run, chosen, kind, as_json=as_json)
         if analyses or everything:
-            made["analyses"] = _analyses(run, _chosen(analyses, everything=everything), margin, as_json=as_json)
+            made["analyses"] = _analyses(run, _chosen(analyses, everything=everything), as_json=as_json)
     if as_json:
         print_json(made)
     broken = [name for name, table in made.get("analyses", {}).items() if "problem" in table]
@@ -191,10 +182,12 @@ def _entry(table: PaperTable, files: Sequence[Path]) -> Mapping[str, Any]:
     }
 
 
-def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) -> dict[str, Mapping[str, Any]]:
+def _analyses(run: Run, only: Sequence[str], *, as_json: bool) -> dict[str, Mapping[str, Any]]:
+    from stillme.cli.progress import progress
     from stillme.findings.tables.analyses import analyse
 
-    written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
+    with progress(quiet=as_json) as shown:
+        written = analyse(run, only=only, watch=Tables(shown, to_errors=as_json))
     return {
         name: {"file": str(table.path) if table.rows else None, "rows": table.rows}
         | ({"problem": table.problem} if table.problem else {})
@@ -202,32 +195,20 @@ def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) ->
     }
 
 
-_LINE_SECONDS = 10.0
-"""Without a terminal, how long nothing is said about what is being computed."""
-
-
 class Tables:
-    """Shows each table as it is written, and meanwhile which one is being computed and how many there are."""
+    """Shows which table is being computed, and each that was written."""
 
-    def __init__(self, *, to_errors: bool) -> None:
-        self._to_errors, self._live = to_errors, sys.stderr.isatty()
-        self._width, self._said_at = 0, time.monotonic()
+    def __init__(self, shown: Progress, *, to_errors: bool) -> None:
+        self._shown, self._to_errors = shown, to_errors
+        self._tally = Tally(name="tables", total=0)
 
     def starts(self, name: str, place: int, total: int) -> None:
-        """Say what is being done: on a terminal where it can be overwritten, else if it has been quiet for long."""
-        doing = f"{place}/{total} {name} ..." if place else "reading the rows ..."
-        if self._live:
-            redraw(doing.ljust(self._width))
-            self._width = len(doing)
-        elif time.monotonic() - self._said_at >= _LINE_SECONDS:
-            self._said_at = time.monotonic()
-            echo(doing, err=True)
+        """One of `total` is being computed."""
+        self._tally.total, self._tally.counts["done"], self._tally.waits = total, max(0, place - 1), name
+        self._shown(self._tally)
 
     def ends(self, name: str, written: Written) -> None:
         """One line a table."""
-        if self._live:
-            redraw(" " * self._width)
-            redraw("")
-        none = f"     -  {written.problem or 'no data in this audit'}"
-        rows = f"{written.rows:>6,} rows  {written.path}" if written.rows else none
-        echo(f"{name:<15} {rows}", err=self._to_errors)
+        rows = f"{written.rows:>6,} rows  {written.path}" if written.rows else "     -  "
+        none = "" if written.rows else written.problem or "no data in this audit"
+        self._shown.say(f"{name:<15} {rows}{none}", err=self._to_errors)

@@ -15,22 +15,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028
 
 
 class OutputClosed(Exception):
-    """Nobody reads what is printed any more, such as after `| head`."""
+    """The reader of standard output has ended, such as after `| head`."""
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text to standard output, or to standard error, without what a terminal would obey."""
-    _print(printable(str(text)), err=err, nl=nl)
-
-
-def redraw(line: str) -> None:
-    """Print over the current line of standard error."""
-    _print(f"\r{printable(line)}", err=True, nl=False)
-
-
-def _print(text: str, *, err: bool, nl: bool) -> None:
     try:
-        click.echo(text, err=err, nl=nl)
+        click.echo(printable(str(text)), err=err, nl=nl)
     except BrokenPipeError:
         # Click would end with 1, which says that a check failed.
         raise OutputClosed from None

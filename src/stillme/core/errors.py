@@ -149,7 +149,10 @@ class InvalidPortraits(Invalid):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A leading-space sentence naming the closest known name, or nothing."""
-    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    names = list(known)
+    # `gender` is a beginning of `gender_presentation`; `race` shares letters with `age`, and nothing else.
+    begun = [known for known in names if name and known.lower().startswith(name.lower())]
+    close = begun or get_close_matches(name, names, n=1, cutoff=0.7)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

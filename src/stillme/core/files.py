@@ -18,7 +18,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.types import Json
 
 SUMS = "SHA256SUMS"
-BUNDLE_SUFFIXES = (".zip", ".tar")
+BUNDLE_SUFFIX = ".zip"
 """What a run in a file may be called."""
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """How a formula begins; after apostrophes too, so that a marked cell is marked once more and both come back."""
@@ -41,7 +41,9 @@ def whole(path: Path, drafts: Path | None = None) -> Generator[Path]:
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # that a disk is full is said without the file
         draft.unlink(missing_ok=True)
         raise
 
@@ -70,6 +72,13 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, ob
     with whole(path) as draft, draft.open("w", encoding="utf-8", newline="") as stream:
         _write_csv(stream, columns, rows)
     return path
+
+
+def wrong_separator(columns: Sequence[str] | None) -> str:
+    """What is wrong with a CSV whose header is one column: spreadsheets write semicolons in some countries."""
+    signs = {";": "semicolons", "\t": "tabs"}
+    found = next((name for sign, name in signs.items() if columns and len(columns) == 1 and sign in columns[0]), "")
+    return f"separates its columns by {found}; save it as CSV with commas" if found else ""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -105,7 +114,7 @@ def unmarked(cell: str) -> str:
 
 def is_bundle(path: Path) -> bool:
     """Whether a path that stands for a run is a bundle, not a folder or an audit.toml."""
-    return path.suffix in BUNDLE_SUFFIXES and path.is_file()
+    return path.suffix == BUNDLE_SUFFIX and path.is_file()
 
 
 def sha256_of(path: Path) -> str:

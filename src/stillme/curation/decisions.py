@@ -1,6 +1,6 @@
 """What curators did, in order: an append-only log beside the pools.
 
-Everything else (what is ticked, who chose whom, how far everybody is) is derived from the log, so that a crash loses
+Everything else (what is ticked, who chose whom, how far each curator is) is derived from the log, so that a crash loses
 nothing that was written, and undoing is one more line.
 """
 
@@ -161,7 +161,7 @@ class Outcome:
     votes: Mapping[str, tuple[str, ...]]
     """By curator who decided, the candidates; empty where none fits."""
     reason: str = ""
-    """Why the cell stays empty, or the note of whoever settled it."""
+    """Why the cell stays empty, or the note of the curator who settled it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ class CurationTally:
         return counted
 
     def choosers(self, cell: Cell, candidate: str) -> tuple[str, ...]:
-        """Who chose a candidate; whoever settled the cell counts too."""
+        """Who chose a candidate; the curator who settled the cell counts too."""
         settled = self._settled.get(cell)
         by_settling = (settled.curator,) if settled and candidate in settled.detail["candidates"] else ()
         chose = (name for name in self.curators if candidate in self.opinion(name, cell).chosen)

@@ -34,7 +34,7 @@ Watch = Callable[[int, int], None]
 _PAIRS_LISTED = 8
 _WHY = {
     "open": "not decided yet",
-    "contested": "curators disagree and nobody settled it",
+    "contested": "curators disagree and no one settled it",
     "empty": "no candidate fits",
 }
 
@@ -128,7 +128,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
     if not has_log(folder):
-        raise StillmeError(f"Nobody has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
+        raise StillmeError(f"No one has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
     log = Log(pools)
     try:
         actions = tuple(log.actions())
@@ -262,7 +262,7 @@ def read_own(
 
 
 def _add_unreadable(folder: Path, selected: Iterable[Selected], faults: Faults) -> None:
-    """Whatever cannot be found first: it costs little, and nobody waits for pictures that will not be used."""
+    """Whatever cannot be found first: it costs little, and no time goes into pictures that will not be used."""
     chosen = list(selected)
     if absent := [portrait for portrait in chosen if not portrait.path.is_file()]:
         errors = map(partial(_error, folder), absent)

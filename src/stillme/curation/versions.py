@@ -167,7 +167,7 @@ class DatasetCard:
     method: str
     portraits: Sequence[FinishedPortrait]
     curation: Curation | None
-    """None for a user's own pictures, which nobody curated."""
+    """None for a user's own pictures, which were not curated."""
     actions: Sequence[Action]
     """The curators' log."""
 
@@ -288,7 +288,7 @@ def write_version(
             )
             _write_tables(unfinished, card, content, crop)
             _write_sums(unfinished)
-            # A folder's own name changes in one step, so nobody ever sees half a version.
+            # A folder's own name changes in one step, so half a version is never seen.
             unfinished.rename(home / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -30,8 +30,16 @@ from stillme.core.errors import UnreadableImage
 from stillme.core.files import sha256_of
 from stillme.core.protocols import Capabilities, Editor, Parameters, spec_of
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
-from stillme.editors.file_names import Cell, NamePattern, files_below, names_of, same_but_for_case, stays_below
-from stillme.editors.manifest import Manifest, ManifestEntry
+from stillme.editors.file_names import (
+    Cell,
+    Manifest,
+    ManifestEntry,
+    NamePattern,
+    files_below,
+    names_of,
+    same_but_for_case,
+    stays_below,
+)
 
 _SHOWN = 3
 _PROMPTS = 5

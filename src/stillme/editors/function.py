@@ -60,7 +60,7 @@ class FunctionEditor(Editor):
             raise InvalidParameters(f"The editor {name!r}", error, EditorFunctionParameters, settings) from None
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Parameters of the function that nobody supplies, and arguments that it does not have."""
+        """Parameters of the function that are not supplied, and arguments that it does not have."""
         yield from self._function.problems(SUPPLIED)
         if self.capabilities.inputs > 1 and not self._function.asks_for("images"):
             yield f"`inputs = {self.capabilities.inputs}`, yet {self._function.name!r} does not ask for `images`"

@@ -19,7 +19,7 @@ from stillme.core.protocols import Capabilities, spec_of
 from stillme.core.types import Json, Portrait, Prompt
 from stillme.editors.hosted.catalogue import ModelPrice
 from stillme.editors.hosted.editor import Call, HostedAnswer
-from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
+from stillme.editors.hosted.queues import Queue, Queued, ResumingParameters
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection

@@ -29,7 +29,7 @@ def flags_of(image: bytes, *sources: bytes) -> tuple[Flag, ...]:
 
     `black` is a special case of `uniform` and stands alone. `identical` means the same pixels as a source, in whatever
     file format; a picture that merely looks the same is for the judges. `unreadable colour profile` means that the file
-    names colours that nobody could read, so that the picture was taken for sRGB.
+    names colours that could not be read, so that the picture was taken for sRGB.
     """
     if image in sources:
         return _untouched(image)

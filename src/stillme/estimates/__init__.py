@@ -6,7 +6,6 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `by_prompt`, `by_intersection`, `at_every_cut`: the same for each prompt or kind of prompt, for intersections of
   attributes, and at every cut of the scales. `Edits.where`, `.pooled` and `.crossed` make other parts.
 - `contrasts`: difference and ratio against the reference, the rest or each other, and their tests.
-- `equivalence`: whether a gap is smaller than a margin.
 - `intraclass_correlations`: the correlation of one portrait's edits, and their design effect.
 - `paired_effects`: a mitigation against the baseline. `above_floor`: minus the same under the no-op arm.
 - `gap_changes`: how the gap of every pair of groups differs between two arms or editors.
@@ -20,7 +19,7 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 from stillme.core.types import Genders, Settings
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
 from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
-from stillme.estimates.contrasts import Contrast, Equivalence, contrasts, equivalence
+from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.estimating import Disparity, at_every_cut, by_intersection, by_prompt, estimate, gap
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
 from stillme.estimates.headlines import Finding, Standing, find_gaps, mark
@@ -35,7 +34,6 @@ __all__ = [
     "Disparity",
     "EditState",
     "Edits",
-    "Equivalence",
     "Finding",
     "GapChanges",
     "Genders",
@@ -57,7 +55,6 @@ __all__ = [
     "by_intersection",
     "by_prompt",
     "contrasts",
-    "equivalence",
     "estimate",
     "find_gaps",
     "gap",

@@ -12,7 +12,7 @@ from stillme.core.errors import UnknownName
 from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Plan, SideComparison
-from stillme.estimates.intervals import Outcome, largest_gaps, outcomes, worst_case_gaps
+from stillme.estimates.intervals import Outcome, WorstCase, largest_gaps, outcomes, worst_case_gaps
 from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import DECIMALS, Columns, Quantity
 from stillme.estimates.rows import Edits, Flags, Scores
@@ -36,8 +36,8 @@ class Disparity(Estimate):
     """The groups that have an estimate."""
     units: int = 0
     """Rated units of the group that has fewest: portraits, or identities behind several."""
-    worst_case_low: float | None = None
-    """For a rate with abstentions: the lower limit, whatever the missing answers would have been."""
+    worst_case: WorstCase | None = None
+    """For a rate with abstentions."""
 
 
 def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:
@@ -166,7 +166,7 @@ def _disparity(
     found: Sequence[Outcome],
     gap: Outcome,
     band: NullBand | None,
-    worst: float | None,
+    worst: WorstCase | None,
     prompts: str,
 ) -> Disparity:
     values = {
@@ -194,7 +194,7 @@ def _disparity(
         lowest=min(values, key=lambda level: values[level][0]) if known else "",
         levels=tuple(values),
         units=min((plan.units(own & (quantity.counts > 0)) for _, own in values.values()), default=0),
-        worst_case_low=worst if known else None,
+        worst_case=worst if known else None,
         **quantity.within([members])[0],
     )
 

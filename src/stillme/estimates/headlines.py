@@ -256,7 +256,7 @@ def _sentences(by_place: Mapping[Place, list[Abstention]]) -> Iterator[tuple[Pla
 
 def stands(gap: Disparity, margin: float | None) -> bool:
     """Whether the gap is beyond the margin, whatever the missing answers would have been."""
-    return gap.worst_case_low is not None and margin is not None and gap.worst_case_low > margin
+    return gap.worst_case is not None and margin is not None and gap.worst_case.low > margin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +269,7 @@ class Finding:
     judge: str
     factor: str
     groups: tuple[str, str]
-    """The one with the highest and the one with the lowest value."""
+    """The one with the highest and the one with the lowest value; of an uneven gap that decides, the surest two."""
     value: float
     low: float
     high: float
@@ -304,7 +304,7 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             for place, (row, _) in enumerate(gaps)
             if (row.judge, row.arm) == judge_and_arm and (row.judge, row.quantity) in decides and row.null
             # An uneven rate may be found all the same: `stands`. A mean may not.
-            if _place(row) not in silent or row.worst_case_low is not None
+            if _place(row) not in silent or row.worst_case is not None
             # A test that cannot reject would only weaken the others.
             if row.null.smallest_p <= 1 - settings.confidence
         ]
@@ -317,6 +317,7 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             mark(standing, row.judge, row.quantity) or silent.get(_place(row), ""),
             (row.judge, row.quantity) in decides and (_place(row) not in silent or _stands(row, settings)),
             settings,
+            uneven=_place(row) in silent,
         )
         for place, (row, outcome) in enumerate(gaps)
     )
@@ -331,8 +332,17 @@ def _place(row: Disparity) -> Place:
 
 
 def _finding(
-    gap: Disparity, outcome: Interval, p: float | None, validity: str, decides: bool, settings: Settings
+    gap: Disparity,
+    outcome: Interval,
+    p: float | None,
+    validity: str,
+    decides: bool,
+    settings: Settings,
+    *,
+    uneven: bool,
 ) -> Finding:
+    # The group with the highest value of those that were answered may be the one that is hardly answered.
+    sure = gap.worst_case if uneven and decides else None
     smallest = smallest_effect(gap.quantity, settings.smallest_effects)
     level = 1 - settings.confidence
     return Finding(
@@ -341,7 +351,7 @@ def _finding(
         arm=gap.arm,
         judge=gap.judge,
         factor=gap.factor,
-        groups=(gap.highest, gap.lowest),
+        groups=(sure.highest, sure.lowest) if sure else (gap.highest, gap.lowest),
         value=outcome.value,
         low=outcome.low,
         high=outcome.high,

@@ -1,22 +1,15 @@
-"""Tables for a terminal, and Markdown and pages in which a user's text is shown, never interpreted."""
+"""Markdown and pages in which a user's text is shown, never interpreted."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stillme.core.files import write_whole
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "#": "&#35;"}
 """`@` and `#` would call people and link issues in a pull request."""
-
-
-def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table for a terminal, with columns as wide as their widest cell."""
-    widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
-    for row in (heads, *rows):
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def plain(text: str) -> str:

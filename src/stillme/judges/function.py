@@ -80,7 +80,7 @@ class FunctionJudge(Judge):
             raise InvalidParameters(f"The judge {name!r}", error, JudgeFunctionParameters, given) from None
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Parameters of the function that nobody supplies, and arguments that it does not have."""
+        """Parameters of the function that are not supplied, and arguments that it does not have."""
         yield from self._function.problems(SUPPLIED_TO_READERS if self._reads else SUPPLIED)
 
     def judge_one(self, pair: Pair) -> Assessment:

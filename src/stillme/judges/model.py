@@ -11,9 +11,8 @@ from stillme.core.protocols import Judge, JudgeCapabilities, Needs, spec_of
 from stillme.core.rubric.judging import judging
 from stillme.core.rubric.readings import reading_text
 from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
-from stillme.judges.questions import AXES, Form, form_of, missing_labels
+from stillme.judges.questions import AXES, Form, JudgeSettings, OpenSettings, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
-from stillme.judges.settings import JudgeSettings, OpenSettings
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply
 from stillme.judges.vlm.settings import retired_on
 

@@ -9,7 +9,7 @@ from pydantic import create_model, model_validator
 
 from stillme.core.protocols import Needs
 from stillme.judges.model import NEEDED, ModelJudge
-from stillme.judges.settings import JudgeSettings, PresetSettings
+from stillme.judges.questions import JudgeSettings, PresetSettings
 from stillme.judges.vlm import known_models
 from stillme.judges.vlm.settings import KEYS, preset
 

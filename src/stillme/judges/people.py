@@ -23,4 +23,4 @@ class People(Judge):
 
     def judge_one(self, pair: Pair) -> Assessment:
         """Abstain: `stillme study close` adds the ratings."""
-        return self.alike(Abstained(reason="nobody has rated this edit in a study"))
+        return self.alike(Abstained(reason="no one has rated this edit in a study"))

@@ -2,7 +2,7 @@
 
 A face that looks away is not described. Skin and hair are described as they appear in this image, and only where the
 light can be trusted: even, and bright enough for the whites of the eyes to be white. Otherwise a dim image would make
-everybody look dark. Shape is measured on the face mesh. Eye colour, lips, hair texture, wrinkles, marks and glasses
+everyone look dark. Shape is measured on the face mesh. Eye colour, lips, hair texture, wrinkles, marks and glasses
 cannot be measured well enough, and hair cannot be distinguished from a head covering.
 """
 

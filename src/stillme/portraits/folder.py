@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stillme.core import images
 from stillme.core.errors import InvalidPortraits, Problem, UnreadableImage
-from stillme.core.files import unmarked
+from stillme.core.files import unmarked, wrong_separator
 from stillme.core.types import ImageFile, Portrait
 
 TABLE = "portraits.csv"
@@ -86,6 +86,8 @@ def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:
         with table.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
             columns = reader.fieldnames = [unmarked(name) for name in reader.fieldnames or ()]
+            if fault := wrong_separator(columns):
+                raise _fault(table, 1, fault)
             if "file" not in columns:
                 raise _fault(table, 1, f"has no column 'file'; its columns are {', '.join(columns) or 'none'}")
             if repeated := [name for name, count in Counter(columns).items() if count > 1]:

@@ -62,10 +62,13 @@ def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
     shown = {identity_of(one): one for one in data.headlines if isinstance(one, Disparity)}
     groups = {(*identity_of(one), one.group): one for one in data.headlines if one.scope == "group"}
     gaps: list[Gap] = []
+    silent = uneven(data.estimates)
     for finding in find_gaps(data.estimates, data.standing, data.settings):
         disparity = shown.get((finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor))
         if finding.decides and disparity is not None and isinstance(disparity.outcome, Interval):
-            gaps.append(_gap(data, groups, disparity, disparity.outcome, finding))
+            levels = finding.groups if identity_of(disparity) in silent else disparity.levels
+            members = [groups[*identity_of(disparity), level] for level in levels]
+            gaps.append(_gap(data, members, disparity, disparity.outcome, finding))
     return tuple(sorted(gaps, key=_by_certainty))
 
 
@@ -93,13 +96,8 @@ def worst_by_editor(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
 
 
 def _gap(
-    data: ReportData,
-    groups: Mapping[tuple[str, ...], Estimate],
-    disparity: Disparity,
-    interval: Interval,
-    finding: Finding,
+    data: ReportData, members: Sequence[Estimate], disparity: Disparity, interval: Interval, finding: Finding
 ) -> Gap:
-    members = [groups[*identity_of(disparity), level] for level in disparity.levels]
     worst = max(members, key=_harm)
     rest = [member for member in members if member is not worst]
     unranked = [] if not headlines.is_drift(disparity.quantity) else [m for m in rest if not _is_mostly_made(data, m)]

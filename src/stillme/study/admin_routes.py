@@ -48,7 +48,7 @@ SIGNED_IN = [Depends(admin_of)]
 
 @routes.get("/admin")
 def overview(request: Request, context: Context) -> Response:
-    """Progress, agreement and quality; the login page for everybody else."""
+    """Progress, agreement and quality; the login page for others."""
     token, study = _signed_in(request, context), context.study
     if token is None:
         return context.pages.show("admin-login.html", config=study.config, wrong=False)
@@ -69,7 +69,7 @@ def login(request: Request, context: Context, form: Form) -> Response:
     # Read each time, so that `stillme study password` works while the study is served.
     if not keys.load(study.folder).is_admin(form.get("password", "")):
         with study.database.writing() as connection:
-            study.record(connection, "somebody", "wrong password")
+            study.record(connection, "unknown", "wrong password")
         return context.pages.show("admin-login.html", 403, config=study.config, wrong=True)
     token = new_token()
     with study.database.writing() as connection:
@@ -112,7 +112,7 @@ def log(context: Context, token: Admin) -> Response:
 
 @routes.post("/admin/release")
 def release(context: Context, form: Form, token: Admin) -> Response:
-    """Give a rater's place to somebody else, after asking once more."""
+    """Give a rater's place to another, after asking once more."""
     reason, rater = form.get("reason", ""), form.get("rater", "")
     if reason not in _REASONS:
         raise HTTPException(400, "Choose why the place is released.")
@@ -138,7 +138,7 @@ def exclude(context: Context, form: Form) -> Response:
         if reason:
             assignment.exclude(connection, rater.participant, reason, time.time())
         elif not assignment.include(connection, rater.participant):
-            raise HTTPException(409, "Somebody else has this rater's place by now, so they stay excluded.")
+            raise HTTPException(409, "Another rater has this place by now, so they stay excluded.")
         context.study.record(connection, "admin", "excluded" if reason else "included", rater=name, reason=reason)
     return _to_overview()
 

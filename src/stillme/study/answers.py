@@ -288,7 +288,7 @@ def rating_data(study: Study, connection: Transaction, config: StudyConfig, held
 
 
 def training_items(study: Study, version: int | None) -> list[PresentedItem]:
-    """The practice items, the same for everybody of a version."""
+    """The practice items, the same for all participants of a version."""
     training = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
     return [PresentedItem(item=item, questions=study.asked(item, version)) for item in training]
 

@@ -61,9 +61,9 @@ def order(items: Sequence[Item], stream: np.random.Generator) -> list[Item]:
 
 
 RECLAIMABLE = "expired"
-"""The reason after which an owner who comes back gets the slot again, if nobody took it."""
+"""The reason after which an owner who comes back gets the slot again, if no one else took it."""
 LEFT = ("returned", "timed out")
-"""Reasons after which somebody who comes with a new submission may begin anew."""
+"""Reasons after which a participant with a new submission may begin again."""
 EXCLUDED = "excluded"
 """The reason of a finished slot that is void because its rater was excluded."""
 
@@ -129,7 +129,7 @@ def end_held(connection: Transaction, reason: str, now: float) -> int:
 
 
 def release(connection: Transaction, slot: str, reason: str, now: float) -> bool:
-    """Void a slot that is held or done and open its place to somebody else; false if it was neither."""
+    """Void a slot that is held or done and open its place to another participant; false if it was neither."""
     # A task that was finished ended then.
     voided = connection.row(
         "UPDATE slot SET state = 'void', reason = ?, ended = coalesce(ended, ?) "
@@ -160,7 +160,7 @@ def exclude(connection: Transaction, participant: str, reason: str, now: float) 
 
 
 def include(connection: Transaction, participant: str) -> bool:
-    """Have a participant's answers count again; false if somebody else has the place by now."""
+    """Have a participant's answers count again; false if another participant has the place by now."""
     slot = connection.row("SELECT * FROM slot WHERE participant = ? AND reason = ?", (participant, EXCLUDED))
     if slot is not None:
         if not _take_back_place(connection, slot):
@@ -193,7 +193,7 @@ def _own(connection: Transaction, participant: str) -> Held | None:
 
 
 def _began_again(connection: Transaction, before: sqlite3.Row) -> bool:
-    """Whether they agreed anew after they had left."""
+    """Whether they agreed again after they had left."""
     agreed = connection.value("SELECT at FROM consent WHERE participant = ?", (before["participant"],))
     return before["reason"] in LEFT and agreed is not None and agreed >= before["ended"]
 
@@ -211,6 +211,6 @@ def _reclaim(connection: Transaction, before: sqlite3.Row, until: float) -> Held
 
 
 def _take_back_place(connection: Transaction, slot: sqlite3.Row) -> bool:
-    """Remove the slot that was opened in place of a void one; false if somebody has it."""
+    """Remove the slot that was opened in place of a void one; false if it is taken."""
     place = (slot["batch"], slot["n"])
     return connection.execute("DELETE FROM slot WHERE batch = ? AND n = ? AND state = 'open'", place).rowcount == 1

@@ -63,7 +63,7 @@ class Closing:
     rule: str
     """What was decided about them, and when."""
     ended: int
-    """Tasks that were under way; whoever was at them is thanked and paid."""
+    """Tasks that were under way; their participants are thanked and paid."""
     waits_until: str
     """The day up to which participants may withdraw, if it is not over: nothing is added before."""
     run: str
@@ -95,7 +95,7 @@ def close_study(
             else:
                 connection.execute("UPDATE study SET state = 'closed'")
                 ended = end_held(connection, "closed", time.time())
-                # Marked before they are written: from here on nobody of them can withdraw.
+                # Marked before they are written: from here on none of them can withdraw.
                 marked = [] if waits else _mark_written(connection, counted)
                 rows = [] if waits else ratings(study, connection, counted)
                 study.record(connection, "researcher", _CLOSED, rule=rule)

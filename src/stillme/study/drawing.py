@@ -69,7 +69,7 @@ _TEMPLATE = """\
 title = "How well do image editors follow instructions?"
 contact = ""                    # to fill in: whom participants may ask, such as an e-mail address; on every page
 raters = 3                      # people per item
-lease_minutes = 60              # after so long without an answer a place goes to somebody else
+lease_minutes = 60              # after so long without an answer a place goes to another rater
 can_abstain = true              # offer "cannot tell" beside 1 to 5
 min_width = {width:<4}                # pixels; narrower windows are turned away, and lower ones that are upright
 min_height = 480                # lower windows are turned away
@@ -371,7 +371,7 @@ def _questions(prompt: Prompt | None) -> tuple[str, ...]:
     return tuple(axis.name for axis in axes if not axis.only or (prompt is not None and prompt.years is not None))
 
 
-# Items with known answers, for training and to check attention. All are fair: whoever looks gets them right.
+# Items with known answers, for training and to check attention. All are fair: a rater who looks gets them right.
 
 SHIFT = 16.0
 """How much lighter or darker the skin is made, in L*: about two steps of the Monk scale, plain to see."""

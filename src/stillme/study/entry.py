@@ -20,7 +20,7 @@ PLATFORM = "platform"
 _MAX_LENGTH = 128
 _ID = re.compile(rf"[\w.@+-]{{1,{_MAX_LENGTH}}}", re.ASCII)
 _PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
-"""What MTurk sends while somebody only looks at a task."""
+"""What MTurk sends while a worker only looks at a task."""
 _WRONG_TRY = "wrong try"
 
 
@@ -105,7 +105,7 @@ def enter(study: Study, connection: Transaction, arrival: Arrival, known: str | 
 
 
 def _check_link(study: Study, connection: Transaction, arrival: Arrival, participant: str, known: str | None) -> None:
-    """Refuse somebody who knows a platform's id but not the submission that it came with.
+    """Refuse a visitor who knows a platform's id but not the submission that it came with.
 
     Other researchers know the id; the submission is in the participant's own link. A new submission is let in where
     the browser is the participant's, or where the one before has ended. Without submissions only the browser tells.
@@ -126,7 +126,7 @@ def _check_link(study: Study, connection: Transaction, arrival: Arrival, partici
 
 
 def begin_again(connection: Transaction, participant: str) -> bool:
-    """Let somebody whose submission ended without being finished begin anew; false for everybody else."""
+    """Let a participant whose submission ended without being finished begin again; false for others."""
     last = connection.row(
         "SELECT state, reason FROM slot WHERE participant = ? ORDER BY state = 'void', ended DESC", (participant,)
     )
@@ -174,7 +174,7 @@ def release_own_slot(connection: Transaction, participant: str, reason: str) -> 
 
 
 def screen_out(connection: Transaction, participant: str, tries: int) -> bool:
-    """Count one wrong try at the training; true if it was one too many, and the place goes to somebody else."""
+    """Count one wrong try at the training; true if it was one too many, and the place goes to another."""
     slot = connection.value(_HELD, (participant,))
     if not tries or slot is None:
         return False
@@ -191,7 +191,7 @@ _HELD = "SELECT id FROM slot WHERE participant = ? AND state = 'held'"
 
 
 def withdraw(study: Study, participant: str) -> bool:
-    """Delete answers, comments, events, consent, sessions and identity; the place goes to somebody else.
+    """Delete answers, comments, events, consent, sessions and identity; the place goes to another.
 
     Returns whether the deleted bytes are gone from the database's files too; if not, a thread finishes that.
     """

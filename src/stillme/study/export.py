@@ -203,7 +203,7 @@ One row per answer of every rater who holds or has finished a task.
 | kind | real; repeat (an item shown again, see `repeats`); gold, attention (known answers) |
 | position, side | where the rater saw it: the place in the task, A or B; of two people, where the first stood |
 | edit | the edit's key in the run; empty for pictures made for a check |
-| axis, score | the question, and 1 to 5; for `role_target` the first or second person of the request, whoever was A |
+| axis, score | the question, and 1 to 5; for `role_target` the first or second person of the request, not A or B |
 | cannot_tell | 1 if the rater could not tell; there is no score then |
 | first_answer | what was answered before it was corrected in the review, 0 for "cannot tell"; empty if it was not |
 | neither | 1 if neither of two people is drawn as the target; there is no score then |
@@ -222,7 +222,7 @@ Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` medi
 too fast; `cannot_tell` share of questions; `straight` share of outputs with one number throughout; `entropy` in bits;
 `agreement` correlation with the mean of the others; `repeat` mean difference on repeats, where both times could tell;
 `side` mean of A minus mean of B; `shown` median size of the pictures on the screen, in CSS pixels;
-`flags` are advice and exclude nobody. `width`, `height` and `ratio` (screen pixels per page pixel) of the window;
+`flags` are advice and exclude no one. `width`, `height` and `ratio` (screen pixels per page pixel) of the window;
 `full_brightness` and `no_colour_filter` are what the rater said, 1 for yes.
 
 ## checks

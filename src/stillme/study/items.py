@@ -66,7 +66,7 @@ class Item:
     repeats: str = ""
     """The item that this one shows again."""
     batch: int = -1
-    """Which task; -1 for training, which everybody sees."""
+    """Which task; -1 for training, which all raters see."""
     chance: float | None = None
     """With which it was drawn; None where items were chosen by their outcome."""
 

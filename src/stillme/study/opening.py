@@ -184,7 +184,7 @@ class Study:
 
     @property
     def version(self) -> int:
-        """Of whoever agrees from now on."""
+        """Of participants who agree from now on."""
         return max(self.versions)
 
     @property
@@ -205,7 +205,7 @@ class Study:
         return last if last and datetime.now(UTC).date() <= last else None
 
     def config_of(self, version: int | None) -> StudyConfig:
-        """What somebody of that version is shown; without one, what the next participant will be."""
+        """What a participant of that version is shown; without one, what the next participant will be."""
         return self.versions[version or self.version].with_settings_of(self.config)
 
     @property
@@ -254,7 +254,7 @@ def _attempt(database: Database) -> bool:
         return True
     if not database.shred():
         return False
-    # Not to zero: somebody may have withdrawn meanwhile.
+    # Not to zero: another participant may have withdrawn meanwhile.
     with database.writing() as connection:
         connection.execute("UPDATE study SET unshredded = unshredded - ?", (count,))
     return True

@@ -130,7 +130,7 @@ routes = APIRouter()
 
 @routes.get("/")
 def home(request: Request, context: Context) -> Response:
-    """The first page; whoever has a session goes on."""
+    """The first page; a visitor with a session goes on."""
     return _to_study() if context.visitor(request) else context.page("home.html")
 
 
@@ -170,7 +170,7 @@ def current_page(context: Context, visitor: Participant) -> Response:
 
 @routes.post("/study/consent")
 def consent(context: Context, form: Form, visitor: Participant) -> Response:
-    """Keep the decision; whoever agrees claims a place."""
+    """Keep the decision; a participant who agrees claims a place."""
     decision = {"agree": "agreed", "decline": "declined"}.get(form.get("decision", ""))
     if decision is None:
         raise HTTPException(400, "Please agree or decline.")
@@ -199,7 +199,7 @@ def device(context: Context, form: Form, visitor: Participant) -> Response:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
         if moved:
             said = (form.get("brightness") == "yes", form.get("filters") == "yes")
-            # Whoever begins again may have another device.
+            # A participant who begins again may have another device.
             connection.execute(
                 "INSERT OR REPLACE INTO device VALUES (?, ?, ?, ?, ?, ?)",
                 (visitor.participant, width, height, number_in(form, "ratio") / 100, *said),
@@ -219,7 +219,7 @@ def guide(context: Context, visitor: Participant) -> Response:
 
 @routes.post("/study/comment")
 def comment(context: Context, form: Form, visitor: Participant) -> Response:
-    """Keep what somebody says about the whole task."""
+    """Keep what a participant says about the whole task."""
     if "\x00" in form.get("comment", ""):
         raise HTTPException(400, "The comment has a character that cannot be stored. Please write it again.")
     if visitor.state == "debrief":
@@ -278,7 +278,7 @@ def _too_late(context: StudyContext, visitor: Visitor) -> Response:
 
 
 def _code(context: StudyContext, visitor: Visitor) -> str:
-    """The completion code of whoever came by the study's address and whose part has ended; otherwise empty."""
+    """The completion code of a participant from the platform whose part has ended; otherwise empty."""
     config, kind = context.study.config, _ENDS.get(visitor.state)
     if kind is None or config.recruiting is None or visitor.origin != PLATFORM:
         return ""
@@ -304,11 +304,11 @@ def _let_in(context: StudyContext, request: Request, arrival: Arrival) -> Respon
 
 
 def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
-    """The page of somebody who needs no slot: before consent, or after the task."""
+    """The page of a participant who needs no slot: before consent, or after the task."""
     study, config = context.study, context.study.config_of(visitor.version)
     match visitor.state:
         case "consent":
-            # Also whoever begins again reads the newest text.
+            # A participant who begins again reads the newest text.
             config = study.config_of(None)
             return context.page(
                 "consent.html",
@@ -384,7 +384,7 @@ def complete(context: Context, visitor: Participant, completion: Completion) -> 
 
 @routes.post("/api/training")
 def train(context: Context, visitor: Participant, practice: Practice) -> dict[str, object]:
-    """Check the practice answers; whoever has all right goes on to the rating."""
+    """Check the practice answers; a participant who has all right goes on to the rating."""
     _require_state(visitor, "training")
     with context.study.database.writing() as connection:
         shown = training_items(context.study, visitor.version)

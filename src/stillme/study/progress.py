@@ -70,7 +70,7 @@ class StudyProgress:
     counting: int
     """Finished tasks whose answers count."""
     under_way: int
-    """Tasks that somebody is at whose answers will count."""
+    """Tasks under way whose answers will count."""
     raters_needed: int
     """How many people must still come."""
     excluded: int

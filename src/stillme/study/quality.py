@@ -102,7 +102,7 @@ def pseudonym(study: Study, participant: str) -> str:
 
 
 def raters(study: Study, connection: Transaction) -> list[Rater]:
-    """Everybody who holds or has finished a task; those who were excluded too."""
+    """All who hold or have finished a task; those who were excluded too."""
     rows = connection.execute(
         "SELECT s.*, p.excluded, p.written FROM slot s JOIN participant p ON p.id = s.participant "
         "WHERE s.state IN ('held', 'done') OR s.reason = ? ORDER BY s.begun",
@@ -199,7 +199,7 @@ class RaterQuality:
     straight: float | None
     """Share of outputs whose questions all got the same number."""
     entropy: float | None
-    """Bits of the answers' distribution; 0 for somebody who always answers the same."""
+    """Bits of the answers' distribution; 0 for a rater who always answers the same."""
     agreement: float | None
     """Correlation with the mean of the others on the same items."""
     repeat: float | None
@@ -215,7 +215,7 @@ class RaterQuality:
 
 
 def rater_qualities(study: Study, connection: Transaction) -> list[RaterQuality]:
-    """The measures of everybody who holds or has finished a task."""
+    """The measures of all who hold or have finished a task."""
     active = raters(study, connection)
     rows = ratings(study, connection, active)
     by_slot: defaultdict[str, list[Rating]] = defaultdict(list)
@@ -279,7 +279,7 @@ def _means(rows: Sequence[Rating]) -> Means:
 
 
 def quality_of(config: StudyConfig, rater: Rater, rows: Sequence[Rating], others: Means) -> RaterQuality:
-    """One rater's measures and flags, from their answers and everybody's means."""
+    """One rater's measures and flags, from their answers and the means of all."""
     real = [row for row in rows if row.is_real_score]
     known = [row for row in rows if row.item.kind == "gold" and row.expected and row.value != CANNOT_TELL]
     places = sorted({row.position for row in rows}) if rater.seconds else []
@@ -369,7 +369,7 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 
 
 def _repeat(rows: Sequence[Rating]) -> float | None:
-    """Mean points between two answers to the same; naming somebody else is as much as two."""
+    """Mean points between two answers to the same; naming the other person is as much as two."""
     told = [row for row in rows if row.value != CANNOT_TELL]
     first = {(row.item.id, row.output, row.axis): row.value for row in told if row.item.kind == "real"}
     pairs = [

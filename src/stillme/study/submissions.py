@@ -1,4 +1,4 @@
-"""A platform's submissions and ours: what to do when somebody left, and whom to approve or reject there."""
+"""A platform's submissions and ours: what to do when a participant left, and whom to approve or reject there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 """Of Prolific, of MTurk, and of any other list."""
 _MISSED = 2
-"""Attention checks that must be missed before somebody may be rejected: one slip is human."""
+"""Attention checks that must be missed before a participant may be rejected: one slip is human."""
 _PURGE_SECONDS = 20.0
 AGE, PERSON = "Age", "Participant id"
 ATTRIBUTES = (
@@ -61,7 +61,7 @@ class Applied:
 
 
 def submissions(study: Study, connection: Transaction) -> list[dict[str, Any]]:
-    """Everybody whose identity has not been deleted."""
+    """All participants whose identity has not been deleted."""
     rows = connection.execute(
         "SELECT i.*, p.state, s.state AS slot_state, s.begun, s.ended FROM identity i "
         "JOIN participant p ON p.id = i.participant "
@@ -107,7 +107,7 @@ def apply_statuses(study: Study, file: Path) -> Applied:
 def _decisions(
     study: Study, connection: Transaction, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
 ) -> list[dict[str, str]]:
-    """Whom to approve or reject. Only two missed attention checks cost the pay; whoever else finished did the work."""
+    """Whom to approve or reject. Only two missed attention checks cost the pay; all others did the work."""
     known = {ours["pid"]: ours["rater"] for ours in submissions(study, connection)}
     finished = {rater.name: rater for rater in raters(study, connection) if rater.finished}
     qualities = rater_qualities(study, connection)
@@ -139,8 +139,8 @@ def _name(status: str) -> str:
 def apply_status(study: Study, connection: Transaction, pid: str, status: str, submission: str = "") -> str:
     """Apply one submission's status; returns what was done in a few words, empty for nothing.
 
-    Whoever left frees the place, finished or not; the identity of whoever was paid is deleted. The status of an earlier
-    submission changes nothing for somebody who came again with another.
+    Leaving frees the place, finished or not; being paid deletes the identity. The status of an earlier
+    submission changes nothing for a participant who came again with another.
     """
     who = connection.row("SELECT id, written FROM participant WHERE ext_hmac = ?", (platform_hash(study, pid),))
     if who is None:
@@ -162,7 +162,7 @@ def apply_status(study: Study, connection: Transaction, pid: str, status: str, s
     if slot is None:
         return ""
     if name == "TIMED OUT":
-        # The platform's clock ended; somebody who finished here has done the work.
+        # The platform's clock ended; a participant who finished here has done the work.
         if slot["state"] == "done":
             return "timed out there but finished here: kept, please pay them"
         release(connection, slot["id"], "timed out", time.time())
@@ -177,9 +177,9 @@ def apply_status(study: Study, connection: Transaction, pid: str, status: str, s
 
 
 def purge(study: Study) -> IdsHeld:
-    """Delete every id, and the keyed hashes by which somebody could be found again; returns what was held.
+    """Delete every id, and the keyed hashes by which a participant could be found again; returns what was held.
 
-    Refused while somebody could take part twice without them, or could not withdraw any more as promised.
+    Refused while a participant could take part twice without them, or could not withdraw any more as promised.
     """
     if study.is_open:
         raise StillmeError("The study is open, and ids keep anyone from taking part twice. Close it first.")

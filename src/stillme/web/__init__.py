@@ -1,6 +1,6 @@
 """What the web apps share: safe by default, on loopback unless told otherwise, nothing from a CDN.
 
-An app is a package with `templates/` and `static/`; `curation.pages.app` is a small example. `web.app` builds it with
+An app is a package with `templates/` and `static/`; `curation.app` is a small example. `web.app` builds it with
 the guard and the headers, `web.sessions` lets people in, `web.serving` runs it, `web.database` keeps what they do.
 Templates extend `page.html`; `{{ static("app.js") }}` gives the address of a file of the app's or of ours.
 Inline script and style are refused by the browser (CSP): put them into files, and data into

@@ -98,7 +98,7 @@ class Holder:
 
 
 class KeyHolders:
-    """An app for people who each have a key of their own: others do not get in, and nobody can be somebody else."""
+    """An app for people who each have a key of their own: others do not get in, and no one can act for another."""
 
     def __init__(self, site: Site, secret: str, names: Iterable[str]) -> None:
         self._cookie = Cookie(name="stillme-key", secure=site.secure)
@@ -113,7 +113,7 @@ class KeyHolders:
         return "/?" + urlencode({"key": self.keys[name]})
 
     def protect(self, app: FastAPI) -> None:
-        """Let nobody in without a key. It moves from the address into a cookie at once."""
+        """Let no one in without a key. It moves from the address into a cookie at once."""
         # Innermost, so that the guard comes first and its answers carry the security headers.
         app.user_middleware.append(Middleware(self._gate))
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from functools import partial
 
 from stillme.audit import Audit, NamedEditor
+from stillme.core.errors import StoreDamaged
 from stillme.core.protocols import Editor, expected_dollars, overrides
 from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 from stillme.runs.store import EditRow, Store
+from stillme.runs.store.opening import LEDGER
 from stillme.work.loop import (
     Activity,
     Done,
@@ -104,6 +106,21 @@ def edit(
         lanes = [[each[place] for place in lane] for lane in lanes_of([named.editor for named in audit.editors])]
     turns = [ending(run_sequentially(activity for activity, _ in lane), [tally for _, tally in lane]) for lane in lanes]
     return turns, tallies
+
+
+def require_rows(audit: Audit, store: Store, *, remake: bool) -> None:
+    """Raise where pictures that cost money are here and the ledger has lost their rows: each would be paid again."""
+    prices = [expected_dollars(named.editor) for named in audit.editors]
+    if remake or not any(price != 0.0 for price in prices):
+        return
+    count = store.pictures_without_row([portrait.image.sha256 for portrait in audit.portraits])
+    if count:
+        known = [price for price in prices if price]
+        cost = f"up to ${count * max(known):,.2f}" if len(known) == len(prices) else "money"
+        raise StoreDamaged(
+            f"{count:,} pictures in {store.pictures} have no row in {LEDGER}, which has lost their rows. Making these "
+            f"edits again would cost {cost}. Put {LEDGER} back from a copy, or add `--allow-remake` to pay again."
+        )
 
 
 def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:

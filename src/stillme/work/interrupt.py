@@ -12,6 +12,11 @@ _received = [int(signal.SIGINT)]
 """The signal that asked this process to end."""
 
 
+def note(number: int) -> None:
+    """This signal asks this process to end."""
+    _received[0] = number
+
+
 def exit_code() -> int:
     """What an interrupted command ends with, as shells count: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + _received[0]
@@ -35,7 +40,7 @@ class Stop:
             return
 
         def handle(number: int, _frame: FrameType | None) -> None:
-            _received[0] = number
+            note(number)
             if self.requested:
                 raise KeyboardInterrupt
             self.requested = True

@@ -301,6 +301,8 @@ class _Loop(Generic[T, R]):
         self._unsaved_since: float | None = None
         """Since when nothing can be saved."""
         self._next_save = 0.0
+        self._scarce = False
+        """Whether the last save failed."""
         self._next: Sequence[T] | None = None
         self._exhausted = False
         self._later: list[_Later[T, R]] = []
@@ -616,13 +618,13 @@ class _Loop(Generic[T, R]):
         try:
             self._save_all()
         except (OSError, StoreUnwritable) as error:
-            self._next_save = now + _SAVE_AGAIN_SECONDS
+            self._next_save, self._scarce = now + _SAVE_AGAIN_SECONDS, True
             if self._unsaved_since is None:
                 self._unsaved_since = now
                 how_long = _minutes(self._limits.policy.outage)
                 self._session.options.say(
-                    f"{self._tally.name}: {len(self._unsaved):,} results cannot be saved: {error} Nothing new is "
-                    f"started. Saving is tried again for {how_long}; then, or with Ctrl-C, the run ends."
+                    f"{self._tally.name}: {len(self._unsaved):,} results cannot be saved: {str(error).rstrip('.')}. "
+                    f"Nothing new is started. Saving is tried again for {how_long}; then, or with Ctrl-C, the run ends."
                 )
             if now - self._unsaved_since >= self._limits.policy.outage or self._session.should_end():
                 self._error = self._error or error
@@ -634,6 +636,8 @@ class _Loop(Generic[T, R]):
             self._session.options.say(f"{self._tally.name}: saved; going on.")
 
     def _save_all(self) -> None:
+        if self._scarce:
+            self._save_dearest_first()
         if self._tried:
             self._stage.keep(self._tried)
             self._tried = []
@@ -644,6 +648,21 @@ class _Loop(Generic[T, R]):
             if not self._ended and (reason := self._stage.halted()):
                 self._end(Ended.STOPPED, reason)
         self._saved_at = time.monotonic()
+        self._scarce = False
+
+    def _save_dearest_first(self) -> None:
+        """One by one, because there may be room for some results only; goes through all before it raises."""
+        left, problem = list[Done[T, R]](), None
+        for done in sorted(self._unsaved, key=lambda done: -done.cost):
+            try:
+                self._stage.save([done])
+                self._tally.saved += 1
+            except (OSError, StoreUnwritable) as error:
+                problem = problem or error
+                left.append(done)
+        self._unsaved = left
+        if problem:
+            raise problem
 
 
 def _minutes(seconds: float) -> str:

@@ -41,18 +41,23 @@ class Isolation:
     """
 
     def __init__(
-        self, ask: Callable[..., list[Any]], failed: Callable[[Failed], Any], *, calls: int, deaths: int = DEATHS
+        self,
+        ask: Callable[..., list[Any]],
+        failed: Callable[[Failed], Any],
+        *,
+        first_death_counts: bool,
+        deaths: int = DEATHS,
     ) -> None:
-        """`ask(tasks, alone=…)` raises `WorkerDied`; `calls` are made of one worker at once."""
+        """`ask(tasks, alone=…)` raises `WorkerDied`; the first death counts where one call is made at a time."""
         self._ask, self._failed, self._deaths = ask, failed, deaths
-        self._only_one = calls == 1
+        self._first_death_counts = first_death_counts
 
     def perform(self, tasks: Sequence[Any]) -> list[Any]:
         """One result per task; a task that ends its worker has failed."""
         try:
             return self._ask(tasks, alone=False)
         except WorkerDied as died:
-            if len(tasks) == 1 and self._only_one:
+            if len(tasks) == 1 and self._first_death_counts:
                 return [self._perform_alone(tasks[0], deaths=1, reason=str(died))]
         return [self._perform_alone(task) for task in tasks]
 
@@ -80,7 +85,7 @@ class ProcessWorker:
     def __init__(self, spec: WorkerSpec, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
         self._worker_spec, self.failed, self._seconds = spec, failed, seconds
         self.calls = concurrency
-        self.perform = Isolation(self._ask, failed, calls=concurrency).perform
+        self.perform = Isolation(self._ask, failed, first_death_counts=concurrency == 1).perform
         self._alone = _Alone()
         self._starting = threading.Lock()
         self._process: _Process | None = None

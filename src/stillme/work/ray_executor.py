@@ -8,27 +8,28 @@ actor died.
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import logging
 import os
+import queue
 import secrets
-import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from stillme.audit.config import ExecutorSection
-from stillme.core.errors import MissingExtra, PicturesUnreachable, StillmeError
+from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Failed
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.places import PicturePlace
 from stillme.work.processes import DEATHS, Isolation, WorkerDied, out_of_time
+from stillme.work.ray_cluster import Cluster, HeadLost, places_for, short
 from stillme.work.workers import Placed, Worker, WorkerSpec
 
 T = TypeVar("T")
@@ -43,43 +44,41 @@ _CLOSE_SECONDS = 5.0
 _GRACE_SECONDS = 30.0
 """In which an editor that ends its calls itself has done so: the rest of its actor goes on."""
 _POLL_SECONDS = 0.5
-_CONNECT_SECONDS = 10.0
-_REASON = 240
-"""Characters of what Ray says that a reason includes."""
 
 
 class OnRay:
-    """The cluster of RAY_ADDRESS; without it, one that is started on this machine for the run."""
+    """Editors and judges that compute work on the cluster; those that only wait work here."""
 
     side_by_side = True
 
     def __init__(self, section: ExecutorSection, home: Any) -> None:
         self._actors, self._home = section.actors, home
-        self._ray: Any = None
-        self._started = False
         self._tokens: dict[Path, Path] = {}
-        self._connecting = threading.Lock()
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster()
 
     def worker(self, spec: WorkerSpec | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
-        """What asks somebody else's computer stays in this process, under one budget and one rate limit."""
+        """What asks a hosted model stays in this process, under one budget and one rate limit."""
         if spec is None or spec.is_hosted:
             return self._home.worker(spec, here, concurrency=concurrency, seconds=seconds)
-        ray = self._connected()
-        actors = self._actors or capacity(ray.nodes(), spec.gpus)
+        lost = self._cluster.head_lost  # then each call says so, and no further question to Ray would be answered
+        actors = 1 if lost else self._actors or places_for(self._cluster.ray.nodes(), spec.gpus)
         if not actors:
             wanted = f"{spec.gpus} GPU{'s' if spec.gpus > 1 else ''} and a CPU" if spec.gpus else "a CPU"
             raise StillmeError(
                 f"No machine of the Ray cluster has {wanted} for {spec.recipe.kind} {spec.recipe.use!r}. "
                 "`ray status` shows what there is; if the cluster grows on demand, write `actors = N` in [executor]."
             )
-        worker = RayWorker(ray, spec, self._token(spec.pictures), here.failed, actors=actors, seconds=seconds)
+        token = self._token(spec.pictures)
+        worker = RayWorker(self._cluster, spec, token, here.failed, actors=actors, seconds=seconds)
         return cast("Placed[T, R]", worker)
 
     def close(self) -> None:
-        """Leave the cluster; end it if it was started for this run."""
-        if self._started:
-            self._ray.shutdown()
-            self._started = False
+        """Leave the cluster, if it was needed."""
+        if "_cluster" in self.__dict__:
+            self._cluster.close()
         for token in self._tokens.values():
             token.unlink(missing_ok=True)
         self._home.close()
@@ -98,21 +97,6 @@ class OnRay:
             token.touch()
             self._tokens[pictures] = token
         return self._tokens[pictures].name
-
-    def _connected(self) -> Any:
-        with self._connecting:
-            if self._ray is None:
-                try:
-                    self._ray = importlib.import_module("ray")
-                except ImportError:
-                    raise MissingExtra(
-                        'executor.kind = "ray" needs ray, which is not installed: run `pip install "stillme[ray]"` '
-                        "on every machine of the cluster."
-                    ) from None
-                if not self._ray.is_initialized():
-                    _initialise(self._ray)
-                    self._started = True
-            return self._ray
 
 
 class WorkerActor:
@@ -137,210 +121,7 @@ class WorkerActor:
 
     def close(self) -> None:
         """Release what the plugin holds."""
-        if not self._problem:
-            self._worker.close()
-
-
-@dataclass(slots=True, eq=False)
-class _ActorSlot:
-    """An actor, as seen from here."""
-
-    actor: Any
-    alive: bool = False
-    busy: bool = False
-
-
-class NoLiveActor(Exception):
-    """No actor is alive, and none has been for long."""
-
-
-class RayWorker:
-    """Performs batches in actors, one call an actor: so what was under way in one that dies is known."""
-
-    ends_calls = True
-
-    def __init__(
-        self,
-        ray: Any,
-        spec: WorkerSpec,
-        token: str,
-        failed: Callable[[Failed], Any],
-        *,
-        actors: int,
-        seconds: float,
-        deaths: int = DEATHS,
-    ) -> None:
-        self._ray, self._worker_spec, self.failed, self._seconds = ray, spec, failed, seconds
-        self._patience = seconds + (_GRACE_SECONDS if spec.ends_calls_after is not None else 0.0)
-        # An actor may have died before it was asked, so the first death is held against no task.
-        self._isolation = Isolation(self._ask, failed, calls=actors + 1, deaths=deaths)
-        self.calls = actors
-        self._changed = threading.Condition()
-        self._closed = False
-        self._problem = ""
-        self._alive_at = time.monotonic()
-        placed = ray.remote(WorkerActor).options(
-            num_cpus=1,
-            num_gpus=spec.gpus,
-            max_restarts=-1,
-            # Not Ray's retries: they would kill the actor again and again with the guilty task.
-            max_task_retries=0,
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
-        )
-        self._slots = [_ActorSlot(placed.remote(spec, token)) for _ in range(actors)]
-        for slot in self._slots:
-            self._await(slot)
-
-    @property
-    def ready(self) -> bool:
-        """Whether an actor is alive, or it is known that none can work."""
-        return bool(self._problem) or any(slot.alive for slot in self._slots)
-
-    def perform(self, tasks: Sequence[Any]) -> list[Any]:
-        """One result per task; a task that always ends its actor has failed."""
-        try:
-            return self._isolation.perform(tasks)
-        except NoLiveActor:
-            failure = Failed(
-                error=f"no actor has been alive for {_NOBODY_SECONDS:.0f} s; `ray status` shows what the cluster lacks",
-                retryable=True,
-                status="no worker",
-            )
-            return [self.failed(failure)] * len(tasks)
-
-    def close(self) -> None:
-        """End the actors."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        closing = [slot.actor.close.remote() for slot in self._slots if slot.alive and not slot.busy]
-        if closing:
-            self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
-        for slot in self._slots:
-            self._ray.kill(slot.actor)
-
-    def _ask(self, tasks: Sequence[Any], *, alone: bool) -> list[Any]:
-        slot = self._take(alone)
-        exceptions = self._ray.exceptions
-        try:
-            return list(self._ray.get(slot.actor.perform.remote(list(tasks)), timeout=self._patience))
-        except exceptions.GetTimeoutError:
-            self._ray.kill(slot.actor, no_restart=False)
-            self._lose(slot)
-            return [self.failed(out_of_time(self._seconds))] * len(tasks)
-        except exceptions.RayTaskError as error:
-            # A worker survives what its plugin raises, so this is a fault of ours, or a result that cannot be pickled.
-            return [self.failed(Failed(error=_short(error.cause or error), retryable=True))] * len(tasks)
-        except exceptions.RayError as error:
-            log.info("an actor of %s ended: %s", self._worker_spec.recipe.use, _short(error))
-            self._lose(slot)
-            raise WorkerDied(_short(error)) from None
-        finally:
-            self._free(slot)
-
-    def _take(self, alone: bool) -> _ActorSlot:
-        """A living actor that is not asked by others; one that a suspect gets has just answered."""
-        while True:
-            with self._changed:
-                while (slot := next((slot for slot in self._living() if not slot.busy), None)) is None:
-                    self._changed.wait(_POLL_SECONDS)
-                slot.busy = True
-            if not alone or self._answers(slot):
-                return slot
-            self._free(slot)
-
-    def _free(self, slot: _ActorSlot) -> None:
-        with self._changed:
-            slot.busy = False
-            self._changed.notify_all()
-
-    def _living(self) -> list[_ActorSlot]:
-        if self._closed:
-            raise StillmeError("The run has ended.")
-        if self._problem:
-            raise StillmeError(self._problem)
-        living = [slot for slot in self._slots if slot.alive]
-        if living:
-            self._alive_at = time.monotonic()
-        elif time.monotonic() - self._alive_at > _NOBODY_SECONDS:
-            raise NoLiveActor
-        return living
-
-    def _answers(self, slot: _ActorSlot) -> bool:
-        try:
-            self._ray.get(slot.actor.problem.remote(), timeout=_PING_SECONDS)
-        except self._ray.exceptions.RayError:
-            self._lose(slot)
-            return False
-        return True
-
-    def _lose(self, slot: _ActorSlot) -> None:
-        """Its actor is gone; Ray starts it again."""
-        with self._changed:
-            was_alive, slot.alive = slot.alive, False
-        if was_alive:
-            self._await(slot)
-
-    def _await(self, slot: _ActorSlot) -> None:
-        """Notice in the background when the actor is there, or why it cannot work."""
-
-        def wait() -> None:
-            while not self._closed:
-                try:
-                    problem = self._ray.get(slot.actor.problem.options(max_task_retries=-1).remote())
-                except self._ray.exceptions.RayError:
-                    time.sleep(_POLL_SECONDS)
-                    continue
-                with self._changed:
-                    slot.alive = not problem
-                    self._problem = self._problem or (problem and self._cannot(problem))
-                    self._changed.notify_all()
-                return
-
-        threading.Thread(target=wait, daemon=True).start()
-
-    def _cannot(self, problem: str) -> str:
-        recipe = self._worker_spec.recipe
-        return f"{recipe.kind} {recipe.use!r} cannot work on the Ray cluster: {problem}"
-
-
-def _initialise(ray: Any) -> None:
-    """Connect, or start a cluster here; signals stay with the run, and nothing is reported to Ray's makers."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
-    quietly: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    address = os.environ.get("RAY_ADDRESS")
-    try:
-        if not address:
-            ray.init(address="local", include_dashboard=False, **quietly)
-            return
-        _require_listening(address)
-        ray.init(address=address, **quietly)
-    except OSError as error:
-        raise StillmeError(
-            f"The Ray cluster at RAY_ADDRESS={address} does not answer ({_short(error)}). Start it, or unset "
-            "RAY_ADDRESS to have one started on this machine."
-        ) from None
-    finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)
-
-
-def _require_listening(address: str) -> None:
-    """Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
-
-
-def capacity(nodes: Sequence[dict[str, Any]], gpus: int) -> int:
-    """How many actors that take one CPU and so many GPUs have a place."""
-    resources = [node["Resources"] for node in nodes if node["Alive"]]
-    return sum(
-        min(int(has.get("CPU", 0)), int(has.get("GPU", 0)) // gpus if gpus else sys.maxsize) for has in resources
-    )
+        self._worker.close()
 
 
 def _require_shared(place: PicturePlace, token: str) -> None:
@@ -356,6 +137,161 @@ def _require_shared(place: PicturePlace, token: str) -> None:
         )
 
 
-def _short(error: BaseException) -> str:
-    words = " ".join(str(error).split())
-    return words if len(words) <= _REASON else f"{words[:_REASON]}…"
+class NoLiveActor(Exception):
+    """No actor is alive, and none has been for long."""
+
+
+class RayWorker:
+    """Performs batches in actors, one call an actor: so what was under way in one that dies is known."""
+
+    ends_calls = True
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        spec: WorkerSpec,
+        token: str,
+        failed: Callable[[Failed], Any],
+        *,
+        actors: int,
+        seconds: float,
+        deaths: int = DEATHS,
+    ) -> None:
+        self._cluster, self._ray, self._recipe = cluster, cluster.ray, spec.recipe
+        self.failed, self._seconds = failed, seconds
+        self._patience = seconds + (_GRACE_SECONDS if spec.ends_calls_after is not None else 0.0)
+        # An actor may have died before it was asked, so the first death is held against no task.
+        self._isolation = Isolation(self._ask, failed, first_death_counts=False, deaths=deaths)
+        self.calls = actors
+        self._closed = False
+        self._problem = ""
+        self._alive = set[Any]()
+        self._waiting = list[threading.Thread]()
+        self._alive_at = time.monotonic()
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """Living actors that are not asked anything."""
+        placed = self._ray.remote(WorkerActor).options(
+            num_cpus=1,
+            num_gpus=spec.gpus,
+            max_restarts=-1,
+            # Not Ray's retries: they would kill the actor again and again with the guilty task.
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
+        )
+        self._actors = [] if cluster.head_lost else [placed.remote(spec, token) for _ in range(actors)]
+        for actor in self._actors:
+            self._await(actor)
+
+    @property
+    def ready(self) -> bool:
+        """Whether an actor is alive, or it is known that none can work."""
+        return bool(self._problem or self._alive) or self._cluster.head_lost
+
+    def perform(self, tasks: Sequence[Any]) -> list[Any]:
+        """One result per task; a task that always ends its actor has failed."""
+        try:
+            return self._isolation.perform(tasks)
+        except NoLiveActor:
+            error = f"no actor has been alive for {_NOBODY_SECONDS:.0f} s; `ray status` shows what the cluster lacks"
+            failure = Failed(error=error, retryable=True, status="no worker")
+        except HeadLost:
+            error = f"the Ray cluster has ended: its head at {self._cluster.head} does not answer. Start it again"
+            failure = Failed(error=error, retryable=True, fatal=True, status="no cluster")
+        return [self.failed(failure)] * len(tasks)
+
+    def close(self) -> None:
+        """End the actors; where their cluster has ended, Ray would wait for it."""
+        self._closed = True
+        if not self._cluster.head_answers():
+            return
+        closing = list[Any]()
+        while not self._idle.empty():
+            closing.append(self._idle.get().close.remote())
+        if closing:
+            self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
+        for actor in self._actors:
+            self._ray.kill(actor)
+        for waiting in self._waiting:
+            # Ray ends a process in which a thread asks it after the run has left the cluster.
+            waiting.join(_CLOSE_SECONDS)
+
+    def _ask(self, tasks: Sequence[Any], *, alone: bool) -> list[Any]:
+        exceptions = self._ray.exceptions
+        actor = self._take()
+        try:
+            # A suspect gets an actor that has just answered, or the next.
+            if alone and not self._answers(actor):
+                return self._ask(tasks, alone=True)
+            results = list(self._get(actor.perform.remote(list(tasks)), self._patience))
+        except exceptions.GetTimeoutError:
+            self._await(actor, kill=True)
+            return [self.failed(out_of_time(self._seconds))] * len(tasks)
+        except exceptions.RayTaskError as error:
+            # A worker survives what its plugin raises, so this is a fault of ours, or a result that cannot be pickled.
+            results = [self.failed(Failed(error=short(error.cause or error), retryable=True))] * len(tasks)
+        except exceptions.RayError as error:
+            log.info("an actor of %s ended: %s", self._recipe.use, short(error))
+            self._await(actor)
+            raise WorkerDied(short(error)) from None
+        self._idle.put(actor)
+        return results
+
+    def _take(self) -> Any:
+        """A living actor that is not asked by others."""
+        while True:
+            if self._closed or self._problem:
+                raise StillmeError(self._problem or "The run has ended.")
+            if self._cluster.head_lost:
+                raise HeadLost
+            with contextlib.suppress(queue.Empty):
+                return self._idle.get(timeout=_POLL_SECONDS)
+            if self._alive:
+                self._alive_at = time.monotonic()
+            elif time.monotonic() - self._alive_at > _NOBODY_SECONDS:
+                raise NoLiveActor
+
+    def _answers(self, actor: Any) -> bool:
+        try:
+            self._get(actor.problem.remote(), _PING_SECONDS)
+        except self._ray.exceptions.RayError:
+            self._await(actor)
+            return False
+        return True
+
+    def _get(self, answer: Any, seconds: float) -> Any:
+        """An actor's answer, while its cluster has a head."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return self._ray.get(answer, timeout=max(0.0, min(_POLL_SECONDS, end - time.monotonic())))
+            except self._ray.exceptions.GetTimeoutError:
+                if self._cluster.head_lost:
+                    raise HeadLost from None
+                if time.monotonic() >= end:
+                    raise
+
+    def _await(self, actor: Any, *, kill: bool = False) -> None:
+        """An actor is not there yet, or is gone, or has to go: Ray starts it again, which is noticed in a thread."""
+        self._alive.discard(actor)
+
+        def wait() -> None:
+            if kill:
+                self._ray.kill(actor, no_restart=False)
+            while not self._closed:
+                try:
+                    problem = self._ray.get(actor.problem.options(max_task_retries=-1).remote())
+                except self._ray.exceptions.RayError:
+                    time.sleep(_POLL_SECONDS)
+                    continue
+                if problem:
+                    where = f"{self._recipe.kind} {self._recipe.use!r} cannot work on the Ray cluster"
+                    self._problem = f"{where}: {problem}"
+                else:
+                    self._alive.add(actor)
+                    self._idle.put(actor)
+                return
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        self._waiting = [*(thread for thread in self._waiting if thread.is_alive()), waiting]
+        waiting.start()

@@ -74,6 +74,8 @@ def work(
             limit = replace(limit, dollars=dollars)
         if not options.allow_unknown_cost:
             require_prices(audit, limit, stages)
+        if "edit" in stages:
+            edits.require_rows(audit, store, remake=options.remake)
         result = RunResult(folder=audit.folder, totals=store.totals(), budget=budget.dollars)
         spending = Spending(limit, result.totals.cost)
         session = Session(options=options, spending=spending, stop=stop, executor=executor)

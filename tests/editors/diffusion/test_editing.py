@@ -60,7 +60,7 @@ def edit_one(editor: DiffusersEditor, request: Request) -> EditOutcome:
     return outcome
 
 
-@pytest.mark.parametrize("kind", list(CLASSES))
+@pytest.mark.parametrize("kind", ["flux2", "qwen", "pix2pix", "kontext"])
 def test_a_diffusers_editor_conforms(offline: Folders, tmp_path: Path, kind: str) -> None:
     people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
     check_plugin(CLASSES[kind], people, values(offline, kind))

@@ -16,10 +16,8 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
-from stillme.editors.diffusion import content_hash as hashing
-from stillme.editors.diffusion import hub
-from stillme.editors.diffusion.content_hash import content_hash
-from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion import hub, weights
+from stillme.editors.diffusion.weights import Weights, content_hash
 from stillme.runs.run import Run
 from stillme.runs.status import status_of
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
@@ -57,15 +55,15 @@ def test_any_byte_of_any_file_counts(tmp_path: Path, place: int) -> None:
 
 def test_the_hub_s_own_hashes_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = weights_folder(tmp_path / "plain")
-    sha256 = hashing.sha256_of(plain / "transformer" / "model.safetensors")
+    sha256 = weights.sha256_of(plain / "transformer" / "model.safetensors")
     linked = weights_folder(tmp_path / "linked")
     (tmp_path / "blobs").mkdir()
     (linked / "transformer" / "model.safetensors").rename(tmp_path / "blobs" / sha256)
     (linked / "transformer" / "model.safetensors").symlink_to(tmp_path / "blobs" / sha256)
     expected = content_hash(plain)
-    real = hashing.sha256_of
+    real = weights.sha256_of
     monkeypatch.setattr(
-        hashing, "sha256_of", lambda file: real(file) if file.suffix == ".json" else pytest.fail(file.name)
+        weights, "sha256_of", lambda file: real(file) if file.suffix == ".json" else pytest.fail(file.name)
     )
     assert content_hash(linked) == expected
 

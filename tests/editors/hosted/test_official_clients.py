@@ -75,7 +75,7 @@ def test_replicates_client_knows_a_flagged_prediction_and_forgets_how_long_to_wa
     client = pytest.importorskip("replicate")
     with serving(local(replicate)) as server:
         ours = client.Client(api_token=KEY, base_url=server.url)
-        server.breaks(Says(status=201, body=prediction(server, "failed", error="flagged as sensitive (E005)")))
+        server.breaks(Says(status=201, body=prediction("failed", error="flagged as sensitive (E005)")))
         with pytest.raises(client.exceptions.ModelError, match="E005"):
             ours.run("black-forest-labs/flux-2-pro", {"prompt": "x", "input_images": [picture]})
         server.breaks(Says(status=429, body={"detail": "slow"}, headers={"Retry-After": "60"}))

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from stillme.editors.folder import Folder
-from tests.editors.hosted.further_providers import FURTHER, WORKFLOW
-from tests.editors.hosted.providers import PROVIDERS
+from tests.editors.hosted.providers import PROVIDERS, WORKFLOW
 
 PAGE = (Path(__file__).parents[3] / "docs" / "editors-hosted.md").read_text()
-KINDS = {"folder": Folder} | {provider.kind.name: provider.kind for provider in PROVIDERS + FURTHER}
+KINDS = {"folder": Folder} | {provider.kind.name: provider.kind for provider in PROVIDERS}
 
 
 def blocks(language: str) -> list[str]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +19,22 @@ from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.portraits.synthetic import portraits
 from stillme.runs.run import Run
 from stillme.runs.status import status_of
-from stillme.runs.store.jobs import FILE
+from stillme.runs.store.jobs import FILE, Jobs
 from tests.editors.hosted import providers
-from tests.editors.hosted.further_providers import BFL, DASHSCOPE, DASHSCOPE_TASK
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
-from tests.editors.hosted.providers import FAL, REPLICATE, Provider, from_data_uri, negative
+from tests.editors.hosted.providers import (
+    BFL,
+    COMFYUI,
+    DASHSCOPE,
+    DASHSCOPE_TASK,
+    FAL,
+    REPLICATE,
+    Provider,
+    bfl_result,
+    from_data_uri,
+    negative,
+    prediction,
+)
 from tests.editors.hosted.test_every_provider import At
 
 KINDS = {"fal": Fal, "replicate": Replicate, "bfl": Bfl, "dashscope": DashScope}
@@ -42,6 +56,33 @@ LINKED = Provider(**{**vars(FAL), "behave": fal_with_links})
 PORTRAIT = portraits()[0].image.path
 QUEUES = (LINKED, REPLICATE, BFL, DASHSCOPE_TASK)
 queues = pytest.mark.parametrize("provider", QUEUES, ids=lambda provider: provider.name)
+LOOKS = {
+    "fal": ("/status", Says(body={"status": "IN_QUEUE", "queue_position": 9})),
+    "replicate": ("/gm3qorzd", Says(body=prediction("processing"))),
+    "bfl": ("get_result", Says(body=bfl_result("Pending"))),
+    "dashscope": ("/tasks/", Says(body={"output": {"task_id": "0385dc79", "task_status": "PENDING"}})),
+    "comfyui": ("/history/", Says(body={})),
+}
+"""Where a job is looked at, and the answer that it is not done."""
+
+
+def handed_in(server: Loopback) -> int:
+    return sum(not asked.path.startswith("/upload") for asked in server.calls("POST"))
+
+
+def audit(write_audit: Callable[..., Path], provider: Provider, server: Loopback) -> Path:
+    task = "as_task = true" if provider is DASHSCOPE_TASK else ""
+    return write_audit(
+        f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
+        f"poll_seconds = 0.005\nprice = {{ image = 0.04 }}\nconcurrency = 1\n{task}"
+    )
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
+
+
 no_picture = pytest.mark.parametrize(
     "says",
     [Says(status=403, body=b"expired"), Says(status=404, body=b"gone"), Says(body=b"<html>log in</html>")],
@@ -91,8 +132,7 @@ def test_a_picture_that_arrives_in_half_is_fetched_again_before_it_is_bought_aga
 )
 def test_a_look_that_fails_is_free_and_ends_no_job(at: At, provider: Provider, says: Says):
     desk = at(provider, price={"image": 0.04})
-    at_job = {"fal": "/status", "replicate": "/predictions/", "bfl": "get_result", "dashscope": "/tasks/"}
-    desk.server.breaks(says, at=at_job[provider.kind.name], times=7)
+    desk.server.breaks(says, at=LOOKS[provider.kind.name][0], times=7)
     waiting, edited = desk.ask(), desk.ask()
     assert isinstance(waiting, Failed), waiting
     assert (waiting.retryable, waiting.fatal, waiting.cost, dict(waiting.effective)) == (True, False, 0.0, {})
@@ -156,64 +196,213 @@ def test_a_rejected_request_is_free(at: At, provider: Provider):
     assert (outcome.cost, outcome.effective) == (0.0, {})
 
 
-@queues
-def test_the_ledger_equals_the_servers_count(
-    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, provider: Provider
+@pytest.mark.parametrize("provider", [*QUEUES, COMFYUI], ids=lambda provider: provider.name)
+def test_a_slow_queue_is_asked_again_later_and_paid_for_once(at: At, provider: Provider):
+    desk = at(provider, timeout=0.5)
+    place, says = LOOKS[provider.kind.name]
+    desk.server.breaks(says, at=place, times=500)
+    waiting = desk.ask()
+    assert isinstance(waiting, Failed)
+    assert (waiting.retryable, waiting.cost) == (True, 0.0)
+    assert "not done after 0.5 s" in waiting.error
+    desk.server.faults.clear()
+    assert isinstance(desk.ask(), Edited)
+    assert handed_in(desk.server) == 1
+    assert desk.server.calls("PUT") == [], "a job that is nearly done is not cancelled"
+
+
+def ended(status: str, **more: object) -> tuple[str, Says]:
+    return "/tasks/", Says(body={"output": {"task_id": "0385dc79", "task_status": status, **more}})
+
+
+FAILED_TASK = {"code": "InternalError.Timeout", "message": "too slow"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "answers", "words", "cost"),
+    [
+        *(
+            (BFL, [("get_result", Says(body=bfl_result(status)))], status, None)
+            for status in ("Error", "Task not found", "a status of tomorrow")
+        ),
+        *((DASHSCOPE_TASK, [ended(status, **FAILED_TASK)], "too slow", None) for status in ("FAILED", "CANCELED")),
+        (DASHSCOPE_TASK, [ended("UNKNOWN")], "UNKNOWN", None),
+        (
+            FAL,
+            [
+                ("/status", Says(body={"status": "COMPLETED"})),
+                ("/requests/764cabcf", Says(status=500, body={"detail": "CUDA out of memory"})),
+            ],
+            "CUDA out of memory",
+            0.0,
+        ),
+        (REPLICATE, [("/gm3qorzd", Says(body=prediction("succeeded", output=None)))], "", 0.04),
+        (
+            COMFYUI,
+            [("/queue", Says(body={"queue_running": [], "queue_pending": []})), *[("/history/", Says(body={}))] * 2],
+            "no longer knows the work",
+            None,
+        ),
+        (COMFYUI, [("/view", Says(status=404, body=b""))] * 6, "", None),
+    ],
+)
+def test_work_that_ended_without_a_picture_is_handed_in_again(
+    at: At, provider: Provider, answers: list[tuple[str, Says]], words: str, cost: float | None
 ):
-    monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
-    made: list[str] = []
+    desk = at(provider, price={"image": 0.04})
+    for place, says in answers:
+        desk.server.breaks(says, at=place)
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.retryable
+    assert words in outcome.error
+    assert cost is None or outcome.cost == cost
+    assert isinstance(desk.ask(), Edited)
+    assert handed_in(desk.server) == 2 or provider is COMFYUI
 
-    def counting(server: Loopback, asked: Asked) -> Says:
-        if asked.method == "POST":
-            made.append(asked.path)
-        return provider.behave(server, asked)
 
-    with serving(counting) as server:
-        task = "as_task = true" if provider is DASHSCOPE_TASK else ""
-        folder = write_audit(
-            f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
-            f"poll_seconds = 0.005\nprice = {{ image = 0.04 }}\nconcurrency = 1\n{task}"
-        )
+def test_a_hiccup_while_waiting_does_not_end_the_call(at: At):
+    desk = at(FAL)
+    desk.server.breaks(Says(status=503, body=b"busy"), at="/status", times=2)
+    desk.server.breaks(Says(status=429, body=b"busy", headers={"Retry-After": "0"}), at="/status")
+    assert isinstance(desk.ask(), Edited)
+    assert handed_in(desk.server) == 1
+
+
+@pytest.mark.parametrize(
+    "link", ["https://bfl.ai.example.com/x", "https://notbfl.ai/x", "http://api.eu1.bfl.ai/x", "/v1/x", "", None, 3]
+)
+def test_work_at_a_host_that_must_not_see_the_key_is_followed_by_its_name(at: At, link: object):
+    desk = at(BFL)
+    desk.server.breaks(Says(body={"id": "8c2b", "polling_url": link}))
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited), outcome
+    assert outcome.cost == pytest.approx(0.045)
+    assert any(asked.path == "/v1/get_result?id=8c2b" for asked in desk.server.calls("GET"))
+    assert handed_in(desk.server) == 1
+
+
+# -- whole audits -----------------------------------------------------------------------------------------------------
+
+
+@queues
+def test_the_ledger_equals_the_servers_count(write_audit: Callable[..., Path], found: None, provider: Provider):
+    with serving(provider.behave) as server:
+        folder = audit(write_audit, provider, server)
         server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), at=provider.submit, times=2)
         server.breaks(Says(status=503, body=b"busy", headers={"Retry-After": "0"}), at=provider.submit)
         for says in (Says(status=403, body=b"expired"), Says(status=404, body=b""), Says(body=b"<html>")):
             server.breaks(says, at="picture.png")
+        # More failed looks at a job than one call bears, fewer than a run does.
+        server.breaks(Says(status=503, body=b"busy"), at=LOOKS[provider.kind.name][0], times=9)
         tally = run_stages(folder, ("edit",)).tallies[0]
+        made = handed_in(server) - 3
     assert tally.counts == {"edited": REQUESTS}
-    assert len(made) == REQUESTS
-    assert tally.cost == pytest.approx(len(made) * 0.04)
+    assert made == REQUESTS
+    assert tally.cost == pytest.approx(made * 0.04)
     totals = status_of(Run.open(folder)).totals
-    assert (totals.cost, totals.unpriced) == (pytest.approx(len(made) * 0.04), 0)
+    assert (totals.cost, totals.unpriced) == (pytest.approx(made * 0.04), 0)
+    left = (folder / FILE).read_text() if (folder / FILE).exists() else ""
+    assert "http" not in left, "no link stays on disk when its job has ended"
 
 
-@queues
-def test_no_link_stays_on_disk_when_its_job_has_ended(
-    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, provider: Provider
-):
-    monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
-    with serving(provider.behave) as server:
-        folder = write_audit(
-            f'use = "{provider.kind.name}"\n[editors.parameters]\nbase_url = "{server.url}{provider.base}"\n'
-            "poll_seconds = 0.005"
-        )
-        assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}
-    assert not (folder / FILE).exists() or "http" not in (folder / FILE).read_text()
-
-
-def test_a_try_of_unknown_cost_marks_the_edit_that_follows(
-    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(registry, "editor_class", KINDS.__getitem__)
+def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable[..., Path], found: None):
     with serving(BFL.behave) as server:
-        folder = write_audit(
-            f'use = "bfl"\n[editors.parameters]\nbase_url = "{server.url}"\npoll_seconds = 0.005\n'
-            "price = { image = 0.04 }\nconcurrency = 1"
-        )
+        folder = audit(write_audit, BFL, server)
         server.breaks(Says(body={"polling_url": "https://elsewhere.example/x"}))
         assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}
-        assert len(server.calls()) == REQUESTS + 1
+        assert handed_in(server) == REQUESTS + 1
     totals = status_of(Run.open(folder)).totals
     assert (totals.cost, totals.unpriced) == (pytest.approx(REQUESTS * 0.04), 1)
+
+
+RUN = (
+    "import sys\n"
+    "from pathlib import Path\n"
+    "from stillme.core import registry\n"
+    "from stillme.api.pipeline import run_stages\n"
+    "from tests.editors.hosted.test_paid_once import KINDS\n"
+    "registry.editor_class = KINDS.__getitem__\n"
+    "run_stages(Path(sys.argv[1]), ('edit',))\n"
+)
+
+
+@pytest.mark.parametrize("provider", [FAL, REPLICATE], ids=lambda provider: provider.name)
+def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(
+    write_audit: Callable[..., Path], found: None, provider: Provider
+):
+    with serving(provider.behave) as server:
+        folder = audit(write_audit, provider, server)
+        place, says = LOOKS[provider.kind.name]
+        server.breaks(says, at=place, times=100_000)
+        process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
+        end = time.monotonic() + 60
+        while not any(place in asked.path for asked in server.asked):
+            assert time.monotonic() < end, "the run looked at no job"
+            assert process.poll() is None, "the run ended"
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        assert handed_in(server) == 1
+        server.faults.clear()
+        tally = run_stages(folder, ("edit",)).tallies[0]
+        assert tally.counts == {"edited": REQUESTS}
+        assert tally.cost == pytest.approx(REQUESTS * 0.04)
+        assert handed_in(server) == REQUESTS
+
+
+@pytest.mark.parametrize("provider", [FAL, REPLICATE], ids=lambda provider: provider.name)
+def test_a_job_that_the_provider_has_forgotten_is_made_again_and_counted(
+    write_audit: Callable[..., Path], found: None, provider: Provider
+):
+    with serving(provider.behave) as server:
+        folder = audit(write_audit, provider, server)
+        server.breaks(Says(status=404, body=b"no such job"), at=LOOKS[provider.kind.name][0], times=6)
+        tally = run_stages(folder, ("edit",)).tallies[0]
+        assert tally.counts == {"edited": REQUESTS}
+        assert handed_in(server) == REQUESTS + 1
+        assert tally.cost == pytest.approx((REQUESTS + 1) * 0.04), "the lost job counts as charged"
+
+
+def test_an_audit_without_queues_writes_no_file(write_audit: Callable[..., Path]):
+    folder = write_audit()
+    run_stages(folder, ("edit",))
+    assert not (folder / FILE).exists()
+
+
+def test_jobs_survive_their_process(tmp_path: Path):
+    jobs = Jobs(tmp_path / FILE)
+    jobs.add("a", "/jobs/1")
+    jobs.add("b", "/jobs/2")
+    jobs.add("a", "/jobs/3")
+    jobs.end("b")
+    jobs.answered("a")
+    again = Jobs(tmp_path / FILE)
+    assert (again.open("a"), again.open("b"), again.open("c")) == ("/jobs/3", None, None)
+
+
+def test_a_line_that_a_crash_cut_off_spoils_no_other(tmp_path: Path):
+    Jobs(tmp_path / FILE).add("a", "/jobs/1")
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"key": "b", "jo')
+    jobs = Jobs(tmp_path / FILE)
+    jobs.add("c", "/jobs/3")
+    again = Jobs(tmp_path / FILE)
+    assert (again.open("a"), again.open("b"), again.open("c")) == ("/jobs/1", None, "/jobs/3")
+
+
+def test_a_job_that_has_ended_leaves_no_trace(tmp_path: Path):
+    jobs = Jobs(tmp_path / FILE)
+    jobs.add("a", "https://files.example/a.png?signature=1")
+    jobs.add("b", "https://files.example/b.png?signature=2")
+    Jobs(tmp_path / FILE).add("c", "https://files.example/c.png?signature=3")
+    jobs.end("a")
+    jobs.end("c")
+    assert "signature=1" not in (tmp_path / FILE).read_text()
+    assert "signature=3" not in (tmp_path / FILE).read_text(), "also one that another process has added"
+    again = Jobs(tmp_path / FILE)
+    assert (again.open("a"), again.open("c")) == (None, None)
+    assert again.open("b") == "https://files.example/b.png?signature=2"
 
 
 def test_a_reply_that_nests_without_end_is_no_json():

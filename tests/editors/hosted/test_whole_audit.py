@@ -19,7 +19,7 @@ from stillme.runs.status import status_of
 from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Says, serving
 from tests.editors.hosted.providers import GEMINI, OPENAI, gemini_says
-from tests.editors.hosted.test_openai import error
+from tests.editors.hosted.test_answers import openai_error
 
 
 def outcomes(folder: Path) -> list[tuple[str, str]]:
@@ -31,7 +31,7 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
     monkeypatch.setattr(registry, "editor_class", lambda name: OpenAIImages)
     with serving(OPENAI.behave) as server:
         folder = write_audit(f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"')
-        server.breaks(error("moderation_blocked"))
+        server.breaks(openai_error("moderation_blocked"))
         server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), times=2)
         server.breaks(Says(status=500, body=b"down", headers={"Retry-After": "0"}))
         first = run_stages(folder, ("edit",)).tallies[0]

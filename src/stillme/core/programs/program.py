@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from pydantic import Field, field_validator
 
 from stillme.core import images
 from stillme.core.files import sha256_of
 from stillme.core.placeholders import fill, names_in, unknown_names
+from stillme.core.programs.process import SupervisedProcess, end_of, ended, out_of_time
 from stillme.core.programs.supervisor import NOT_EXECUTABLE, NOT_STARTED
 from stillme.core.protocols import Parameters
 from stillme.core.redaction import redacted
@@ -28,11 +25,6 @@ from stillme.core.types import Failed, Json, Spec, digest
 
 REFUSED = "stillme: refused:"
 """A line on standard output that begins so is a refusal, in the words that follow."""
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_MAX_OUTPUT = 2**20
-"""Bytes of standard output that are read, from the end."""
-_LINES, _CHARACTERS = 6, 1500
-"""How much of the end of standard error a failure keeps."""
 
 
 class ProgramParameters(Parameters):
@@ -82,7 +74,7 @@ class Program:
     def __init__(self, parameters: ProgramParameters) -> None:
         self._settings = parameters
         self._folder = parameters.path("").resolve()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[SupervisedProcess] = set()
         self._lock = threading.Lock()
         self.placeholders = names_in(parameters.run)
 
@@ -93,75 +85,52 @@ class Program:
         return Spec(use="command", version=self._settings.version or digest(files), parameters=stated)
 
     def problems(self, known: Sequence[str], needed: Sequence[str]) -> Iterator[str]:
-        """Placeholders that nobody fills or that are missing, and a program that is not there."""
+        """Placeholders that are unknown or missing, and a program that is not there."""
         yield from unknown_names("run", self._settings.run, frozenset(known))
         for name in needed:
             if name not in self.placeholders:
                 yield f"`run` has no {{{name}}}; add it where the program expects it"
         program = self._settings.run[0]
         if shutil.which(self._executable()) is None:
-            beside = (self._folder / program).is_file() and "/" not in program
+            in_folder = (self._folder / program).is_file() and "/" not in program
             yield f"`run` starts {program!r}, which " + (
                 f"lies beside audit.toml; write './{program}'"
-                if beside
+                if in_folder
                 else "is not there or not executable; correct it, or install it"
             )
 
     def call(self, values: Mapping[str, object], scratch: Path) -> Finished | Failed:
         """Start it once with these values, and wait for its end. `scratch` is the folder of this call's pictures."""
         command = [fill(argument, values) for argument in (self._executable(), *self._settings.run[1:])]
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as output:
             try:
-                code = self._ended(command, output, errors)
+                process = SupervisedProcess(command, folder=self._folder, stdout=output)
             except (OSError, ValueError) as error:
                 return Failed(error=f"the program cannot be started: {error}", retryable=True)
-            if code == 0:
-                return Finished(output=redacted(_end_of(output, _MAX_OUTPUT)))
-            words = _end_of(errors, _MAX_OUTPUT).strip() or _end_of(output, _MAX_OUTPUT)
+            with self._lock:
+                self._running.add(process)
+            try:
+                code = process.wait(self._settings.timeout)
+                process.kill()
+                if code == 0:
+                    return Finished(output=redacted(end_of(output)))
+                words = process.last_words() or end_of(output)
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+                process.close()
         # Without the folder of this call, so that equal failures read alike.
-        return self._failed(code, redacted(words.replace(f"{scratch}{os.sep}", "")))
+        words = redacted(words.replace(f"{scratch}{os.sep}", ""))
+        if code is None:
+            return Failed(error=out_of_time(self._settings.timeout, words), retryable=True)
+        fatal = code in (NOT_STARTED, NOT_EXECUTABLE)
+        return Failed(error=ended(code, words), retryable=True, fatal=fatal, status=str(code))
 
     def close(self) -> None:
         """Kill what still runs."""
         with self._lock:
-            running = list(self._running)
-        for process in running:
-            _kill(process)
-
-    def _ended(self, command: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int | None:
-        """The exit code; None if the time was up."""
-        # A group of its own: Ctrl-C lets the call end, and everything in it can be killed together.
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_SUPERVISOR), *command],
-            cwd=self._folder,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
-        with self._lock:
-            self._running.add(process)
-        try:
-            return process.wait(self._settings.timeout)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            _kill(process)
-            process.wait()
-            if process.stdin:
-                process.stdin.close()
-            with self._lock:
-                self._running.discard(process)
-
-    def _failed(self, code: int | None, words: str) -> Failed:
-        lines = [line.strip() for line in words.splitlines() if line.strip()][-_LINES:]
-        end = " | ".join(lines)[-_CHARACTERS:] or "it wrote nothing to standard error"
-        if code is None:
-            return Failed(error=f"not done after {self._settings.timeout:g} s, and killed: {end}", retryable=True)
-        how = f"exit code {code}" if 0 <= code <= 128 else f"killed by {_signal(code - 128 if code > 0 else -code)}"
-        return Failed(
-            error=f"{how}: {end}", retryable=True, fatal=code in (NOT_STARTED, NOT_EXECUTABLE), status=str(code)
-        )
+            for process in self._running:
+                process.kill()
 
     def _executable(self) -> str:
         program = self._settings.run[0]
@@ -181,21 +150,3 @@ def write_picture(source: Path, target: Path) -> Path:
     """A picture under a name that tells nothing of the person: PNG, upright, sRGB."""
     target.write_bytes(images.encode_png(images.read_rgb(source)))
     return target
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _end_of(stream: IO[bytes], size: int) -> str:
-    length = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, length - size))
-    return stream.read().decode(errors="replace")
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from stillme.core.errors import InvalidPrompts, Problem, did_you_mean
+from stillme.core.files import wrong_separator
 from stillme.core.types import Prompt
 
 COLUMNS = ("id", "text", "category", "subcategory", "years", "target", "stereotype", "pronoun")
@@ -92,6 +93,8 @@ def _packaged_entries(name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _csv_entries(text: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
     reader = csv.DictReader(text.splitlines(), strict=True)
+    if fault := wrong_separator(reader.fieldnames):
+        raise csv.Error(fault)
     for entry in reader:
         yield f"line {reader.line_num}", entry
 

@@ -1,13 +1,19 @@
-"""Turn settings into the arguments of a pipeline call, and find settings that would have no effect."""
+"""One call of a pipeline: its arguments, the tokens it reads, its pixels, and settings that would have no effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from stillme.core.types import Json, Portrait
+from stillme.core.types import Json, Portrait, Prompt
 from stillme.editors.diffusion.parameters import DiffusionParameters
-from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Traits
+from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Tokens, Traits
+from stillme.editors.diffusion.weights import Weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RESERVED = frozenset(
     {
@@ -144,3 +150,79 @@ def _size_problems(settings: DiffusionParameters, traits: Traits, pipeline: str)
     if width % traits.multiple or height % traits.multiple:
         near = [side // traits.multiple * traits.multiple for side in (width, height)]
         yield f"`size = [{width}, {height}]` would become {near}: {pipeline} needs multiples of {traits.multiple}"
+
+
+class NotFinite(Exception):
+    """Pixels that are NaN or infinite."""
+
+
+def to_rgb(pixels: Any) -> NDArray[np.uint8]:
+    """Floats between 0 and 1 as 8 bits. A plain cast would silently turn NaN into black."""
+    import numpy as np
+
+    values = np.asarray(pixels, dtype=np.float32)
+    invalid = ~np.isfinite(values)
+    if invalid.any():
+        raise NotFinite(f"{invalid.any(axis=-1).mean():.0%} of the pixels are not numbers")
+    return np.round(np.clip(values, 0, 1) * 255).astype(np.uint8)
+
+
+def token_counter(tokens: Tokens, tokenizer: Any) -> Callable[[str], int]:
+    """How many tokens of the limit a prompt takes, template included."""
+    match tokens.counted:
+        case "plain":
+            return lambda text: len(tokenizer(text, verbose=False)["input_ids"])
+        case "bare":
+            return lambda text: len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        case "chat_text":
+            return lambda text: len(tokenizer(_as_text(tokenizer, text), verbose=False)["input_ids"])
+        case "chat":
+            return lambda text: _in_chat(tokenizer, tokens, text)
+
+
+def too_long_prompts(
+    prompts: Sequence[Prompt], tokens: Tokens, limit: int, weights: Weights, *, editor: str
+) -> Iterator[str]:
+    """Prompts that would be truncated, as far as known without a download."""
+    # No token is shorter than a byte, so most prompts need no tokenizer.
+    long = [prompt for prompt in prompts if len(prompt.text.encode()) + tokens.overhead > limit]
+    tokenizer = _tokenizer(tokens, weights) if long else None
+    if tokenizer is None:
+        return
+    count = token_counter(tokens, tokenizer)
+    for prompt in long:
+        length = count(prompt.text)
+        if length > limit:
+            alternative = f", or raise `{tokens.argument}`" if tokens.argument else ""
+            yield f"the prompt {prompt.id!r} has {length} tokens and {editor} reads {limit}; shorten it{alternative}"
+
+
+def _tokenizer(tokens: Tokens, weights: Weights) -> Any:
+    named = weights.index().get(tokens.component)
+    folder = weights.local(tokens.component)
+    if not named or folder is None:
+        return None
+    library, kind = named
+    try:
+        return getattr(import_module(library), kind).from_pretrained(folder)
+    except (ImportError, RuntimeError):  # not installed or not usable: the edit itself reports it
+        return None
+
+
+def _as_text(tokenizer: Any, text: str) -> str:
+    messages = [{"role": "user", "content": text}]
+    rendered: str = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    return rendered
+
+
+def _in_chat(tokenizer: Any, tokens: Tokens, text: str) -> int:
+    module, _, name = tokens.system.partition(":")
+    system = [("system", getattr(import_module(module), name))] if module else []
+    turns = [*system, ("user", text)]
+    messages = [{"role": role, "content": [{"type": "text", "text": content}]} for role, content in turns]
+    rendered = tokenizer.apply_chat_template(
+        [messages], add_generation_prompt=False, tokenize=True, return_dict=True, padding=False
+    )
+    return len(rendered["input_ids"][0])

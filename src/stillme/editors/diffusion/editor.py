@@ -14,27 +14,24 @@ from stillme.core import images
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.protocols import Editor, Needs
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
-from stillme.editors.diffusion import calls, hub, loading, readiness, tokens
+from stillme.editors.diffusion import calls, hub, loading, machine
 from stillme.editors.diffusion.device_pool import DevicePool
-from stillme.editors.diffusion.gpus import gpus
-from stillme.editors.diffusion.log_capture import captured_warnings
-from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters, parameters_of
-from stillme.editors.diffusion.pixels import NotFinite, to_rgb
-from stillme.editors.diffusion.traits import Preset, Traits, pipelines, presets
+from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters
+from stillme.editors.diffusion.traits import Preset, Traits, pipelines
 from stillme.editors.diffusion.weights import Weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _VERSION = "1"
-_NEEDED = ("torch", "diffusers", "transformers", "accelerate")
+NEEDED = ("torch", "diffusers", "transformers", "accelerate")
 
 
 class DiffusersEditor(Editor):
     """A pipeline of diffusers behind the `Editor` protocol."""
 
     Parameters = DiffusionParameters
-    needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers", imports=("diffusers:DiffusionPipeline",))
+    needs: ClassVar[Needs] = Needs(modules=NEEDED, extra="diffusers", imports=("diffusers:DiffusionPipeline",))
 
     def __init__(
         self,
@@ -115,17 +112,17 @@ class DiffusersEditor(Editor):
         if parameters.devices == "all" and not self._devices:
             yield '`devices = "all"`, and nvidia-smi shows no GPU here; name them, such as `devices = ["cuda:0"]`'
         if traits.tokens:
-            yield from tokens.too_long(prompts, traits.tokens, self._token_limit, weights, editor=self.spec.use)
+            yield from calls.too_long_prompts(prompts, traits.tokens, self._token_limit, weights, editor=self.spec.use)
         if parameters.extra or (isinstance(parameters, OpenParameters) and parameters.capabilities):
             yield from self._argument_problems()
 
     def lacking(self, *, online: bool) -> Iterator[str]:
         """A GPU with enough memory, space for the weights, access to them."""
-        yield from readiness.too_small(self._needed_gb, gpus(), self._preset)
+        yield from machine.too_small(self._needed_gb, machine.gpus(), self._preset)
         for weights in self._recipe.sources:
             if not weights.is_folder:
-                yield from readiness.no_space(weights, self.needs.disk_gb)
-                yield from readiness.no_access(weights) if online else ()
+                yield from machine.no_space(weights, self.needs.disk_gb)
+                yield from machine.no_access(weights) if online else ()
 
     @property
     def _needed_gb(self) -> float:
@@ -293,7 +290,7 @@ class DiffusersEditor(Editor):
         instructions = [request.instruction for request in batch]
         # Noise is drawn on the CPU, so that a seed gives the same on every device.
         generators = [torch.Generator("cpu").manual_seed(request.seed) for request in batch]
-        with captured_warnings() as warnings:
+        with loading.captured_warnings() as warnings:
             output = ready.pipe(
                 image=self._as_passed(pictures, len(batch)),
                 prompt=instructions if self._traits.batching == "shared_image" else instructions[0],
@@ -331,7 +328,7 @@ class DiffusersEditor(Editor):
             return {}
         count = self._counts.get(instruction)
         if count is None:  # cached: the same instruction is used for many portraits
-            count = self._counts[instruction] = tokens.counter(rules, getattr(pipe, rules.component))(instruction)
+            count = self._counts[instruction] = calls.token_counter(rules, getattr(pipe, rules.component))(instruction)
         return {"prompt_tokens": count, "prompt_limit": self._token_limit, "truncated": count > self._token_limit}
 
 
@@ -339,7 +336,7 @@ class Diffusers(DiffusersEditor):
     """Any diffusers pipeline that edits images, from a repository or a folder."""
 
     shorthand = "repo"
-    """`diffusers:somebody/weights` sets this parameter."""
+    """`diffusers:owner/weights` sets this parameter."""
     Parameters = OpenParameters
 
     def __init__(self, parameters: OpenParameters) -> None:
@@ -359,36 +356,12 @@ class Diffusers(DiffusersEditor):
         )
 
 
-def named(title: str, name: str) -> type[DiffusersEditor]:
-    """The editor class of a preset. `title` is its name in `named.py`."""
-    preset = presets()[name]
-
-    class Named(DiffusersEditor):
-        Parameters = parameters_of(name, preset)
-        needs: ClassVar[Needs] = Needs(
-            modules=_NEEDED,
-            extra="diffusers",
-            memory_gb=preset.memory_gb,
-            disk_gb=preset.disk_gb or preset.memory_gb,
-            imports=(f"diffusers:{preset.pipeline}",),
-        )
-        default_seed = preset.seed
-
-        def __init__(self, parameters: DiffusionParameters) -> None:
-            super().__init__(name, parameters, preset.pipeline, preset.traits, preset=preset)
-
-    Named.__doc__ = preset.summary
-    Named.__name__ = Named.__qualname__ = title
-    Named.__module__ = "stillme.editors.diffusion.named"
-    return Named
-
-
 def _outcome(pixels: Any, effective: dict[str, Json], *, is_blocked: bool) -> EditOutcome:
     if is_blocked:
         return Refused(message="the pipeline's safety checker blocked the image", effective=effective)
     try:
-        rgb = to_rgb(pixels)
-    except NotFinite as error:
+        rgb = calls.to_rgb(pixels)
+    except calls.NotFinite as error:
         return Failed(error=f"{error}, computed as {effective['dtype']}; try another dtype", retryable=False)
     return Edited(image=images.encode_png(rgb), effective={**effective, "size": [rgb.shape[1], rgb.shape[0]]})
 
@@ -406,7 +379,7 @@ def _stated(parameters: DiffusionParameters, pipeline: str, sources: Sequence[We
 
 def _devices_of(parameters: DiffusionParameters) -> tuple[str, ...]:
     if parameters.devices == "all":
-        return tuple(f"cuda:{number}" for number in range(len(gpus())))
+        return tuple(f"cuda:{number}" for number in range(len(machine.gpus())))
     return parameters.devices
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +16,6 @@ from typing import Any
 from stillme.core.types import Json
 from stillme.editors.diffusion import hub
 from stillme.editors.diffusion.hub import UnusableWeights
-from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import Traits
 from stillme.editors.diffusion.weights import Weights
@@ -318,3 +319,26 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
+
+
+@contextmanager
+def captured_warnings() -> Generator[list[str]]:
+    """The warnings that diffusers logs inside the block, without repeats."""
+    handler = _Capture()
+    logger = logging.getLogger("diffusers")
+    logger.addHandler(handler)
+    try:
+        yield handler.messages
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Capture(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage().strip()
+        if message not in self.messages:
+            self.messages.append(message)

@@ -11,15 +11,14 @@ from pydantic import Field
 
 from stillme.core import images
 from stillme.core.json_paths import dig
+from stillme.core.programs.worker import WorkerFault, WorkerProcess
 from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
-from stillme.editors.diffusion import readiness
-from stillme.editors.diffusion.gpus import gpus
+from stillme.editors.diffusion import machine
 from stillme.editors.diffusion.hub import UnusableWeights, resolve
 from stillme.editors.diffusion.weights import Weights
-from stillme.editors.diffusion.worker.process import SERVE, WorkerFault, WorkerProcess
 
-BACKEND = SERVE.with_name("step1x.py")
+_BACKEND = Path(__file__).with_name("step1x_backend.py")
 _RECIPE = (
     "create an environment with `pip install torch torchvision transformers==4.55.0 accelerate qwen-vl-utils pillow "
     "git+https://github.com/Peyton-Chen/diffusers@step1xedit_v1p2` and write its bin/python"
@@ -57,7 +56,6 @@ class Step1X(Editor):
     Parameters = Step1XParameters
     needs: ClassVar[Needs] = Needs(memory_gb=50, gpus=1)
     default_seed = 42
-    backend: ClassVar[Path] = BACKEND
 
     def __init__(self, parameters: Step1XParameters) -> None:
         self._parameters = parameters
@@ -71,7 +69,6 @@ class Step1X(Editor):
         self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
         self._recorded: Sequence[Mapping[str, Json]] = ()
         self._worker: WorkerProcess | None = None
-        self._given: dict[str, Json] = {}
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -95,7 +92,7 @@ class Step1X(Editor):
     def lacking(self, *, online: bool) -> Iterator[str]:
         """A GPU with enough memory."""
         whole = self._parameters.offload == "none"
-        yield from readiness.too_small(self.needs.memory_gb if whole else 0.0, gpus(), None)
+        yield from machine.too_small(self.needs.memory_gb if whole else 0.0, machine.gpus(), None)
 
     def edit_one(self, request: Request) -> EditOutcome:
         """One edit after the other."""
@@ -116,17 +113,10 @@ class Step1X(Editor):
             revision = self._weights.revision
             if self._recorded and not self._weights.is_folder:
                 [revision] = resolve([self._weights], self._recorded)
-            self._given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
-            self._given["identity"] = self._weights.identity()
-            command = (self._python, "-u", str(SERVE), str(self.backend))
-            self._worker = WorkerProcess(command, self._given, timeout=self._parameters.timeout)
+            given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
+            given["identity"] = self._weights.identity()
+            self._worker = WorkerProcess(self._python, _BACKEND, given, timeout=self._parameters.timeout)
         return self._worker
-
-    def _pin(self, worker: WorkerProcess, commit: Json) -> None:
-        """Only the worker knows the hub; a process after a crash must not load what a branch means by then."""
-        if commit and not self._weights.is_folder and commit != self._given["revision"]:
-            self._given = {**self._given, "revision": commit}
-            worker.load_with(self._given)
 
     def _edit(self, request: Request) -> EditOutcome:
         source = images.read_rgb(request.portraits[0].image.path)
@@ -140,7 +130,10 @@ class Step1X(Editor):
         worker = self._started()
         answer = worker.ask(message, [images.encode_png(source)])
         effective = answer.message.get("effective", {})
-        self._pin(worker, dig(effective, "weights", "revision"))
+        commit = dig(effective, "weights", "revision")
+        if commit and not self._weights.is_folder:
+            # Only the worker knows the hub; a process after a crash must not load what a branch means by then.
+            worker.parameters = {**worker.parameters, "revision": commit}
         if len(answer.attached) != 1:
             return Failed(error=f"the worker sent {len(answer.attached)} images for one request", retryable=True)
         images.check(answer.attached[0], name="the worker's image")

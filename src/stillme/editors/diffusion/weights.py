@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from stillme.core.files import sha256_of
 from stillme.core.protocols import Parameters
 from stillme.core.types import Json
-from stillme.editors.diffusion.content_hash import content_hash
+
+_THREADS = 8
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,28 @@ class Weights:
         except ValueError:  # not a valid name on the hub
             return None
         return Path(file) if isinstance(file, str) else None
+
+
+def content_hash(place: Path) -> str:
+    """128 bits over the names and contents of every file that is not hidden; of a single file, over its content."""
+    files = [place] if place.is_file() else _files_in(place)
+    names = [file.name if file == place else file.relative_to(place).as_posix() for file in files]
+    total = hashlib.sha256()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        # hashlib releases the GIL, so the threads really run at the same time.
+        for name, value in zip(names, threads.map(_hash_of, files), strict=True):
+            total.update(json.dumps([name, value]).encode())
+    return total.hexdigest()[:32]
+
+
+def _files_in(folder: Path) -> list[Path]:
+    visible = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path for path in visible if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+
+
+def _hash_of(file: Path) -> str:
+    """A file's SHA-256: the hub's cache links to large files by it, others are read."""
+    blob = file.resolve()
+    if file.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
+        return blob.name
+    return sha256_of(file)

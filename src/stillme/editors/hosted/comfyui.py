@@ -28,7 +28,7 @@ from stillme.core.types import Json, Portrait, Prompt, digest
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import ModelPrice
 from stillme.editors.hosted.editor import Call, JobGone
-from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
+from stillme.editors.hosted.queues import Queue, Queued, ResumingParameters
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stillme.core.rubric.readings import TOWARD_REFERENCE
+from stillme.core.tables import aligned
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.directions import Shift
@@ -26,7 +27,7 @@ from stillme.findings.compare.changes import (
     worse_when,
 )
 from stillme.findings.compare.matching import Matched
-from stillme.findings.layout import aligned, plain, table
+from stillme.findings.layout import plain, table
 from stillme.runs.thumbnails import data_uri
 
 _TITLES: tuple[tuple[Verdict, str], ...] = (
@@ -55,13 +56,13 @@ def as_text(comparison: Comparison) -> str:
         changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
             lines += ["", _counted(comparison, title, changes)]
-            lines += aligned(_HEADS, [_row(change) for change in changes]) if changes else []
+            lines += aligned(map(_row, changes), _HEADS) if changes else []
     for verdict, title in _GAP_TITLES:
         gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
         if gaps:
-            lines += ["", title, *aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
+            lines += ["", title, *aligned(map(_gap_row, gaps), _GAP_HEADS)]
     if comparison.appears:
-        lines += ["", _INTO_WHAT, *aligned(_APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears])]
+        lines += ["", _INTO_WHAT, *aligned(map(_appears_row, comparison.appears), _APPEARS_HEADS)]
     return "\n".join([*lines, "", _rest(comparison)])
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 import subprocess
-import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from stillme.core.errors import StillmeError
-from stillme.core.files import BUNDLE_SUFFIXES, SUMS, read_sums, sha256_of, sums_of
+from stillme.core.files import BUNDLE_SUFFIX, SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
 from stillme.runs import Run
 from stillme.runs.store.ledger_copy import require_ledger
@@ -165,7 +164,7 @@ class Unsafe(StillmeError):
     """An archive that stillme did not write, and that is not unpacked."""
 
 
-def pack(file: Path, members: Mapping[str, Path], suffix: str) -> None:
+def pack(file: Path, members: Mapping[str, Path]) -> None:
     """Write members in the order of their names, without times, owners or anything else of this machine."""
     total = sum(path.stat().st_size for path in members.values())
     if len(members) > MAX_ENTRIES or total > MAX_BYTES:
@@ -173,39 +172,27 @@ def pack(file: Path, members: Mapping[str, Path], suffix: str) -> None:
             f"The bundle would have {len(members):,} files and {total:,} bytes; `stillme verify` reads at most "
             f"{MAX_ENTRIES:,} files and {MAX_BYTES:,} bytes. Leave out --with-images."
         )
-    if suffix == ".zip":
-        _pack_zip(file, members)
-        if total > _allowed(file):
-            raise StillmeError(
-                f"The bundle would be compressed more than {MAX_RATIO}:1, which `stillme verify` refuses. "
-                "Give it a name that ends in .tar."
-            )
-        return
-    with tarfile.open(file, "w", format=tarfile.PAX_FORMAT) as target:
-        for name, path in sorted(members.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = path.stat().st_size, 0o644
-            with path.open("rb") as source:
-                target.addfile(entry, source)
+    _pack(file, members, zipfile.ZIP_DEFLATED)
+    if total > _allowed(file):
+        # Compressed more than a reader trusts.
+        _pack(file, members, zipfile.ZIP_STORED)
 
 
-def _pack_zip(file: Path, members: Mapping[str, Path]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as target:
+def _pack(file: Path, members: Mapping[str, Path], compression: int) -> None:
+    with zipfile.ZipFile(file, "w", compression, compresslevel=6) as target:
         for name, path in sorted(members.items()):
             entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.compress_type = compression
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
             with path.open("rb") as source, target.open(entry, "w", force_zip64=True) as stream:
                 shutil.copyfileobj(source, stream, _BLOCK)
 
 
-def require_suffix(file: Path) -> str:
-    """`.zip` or `.tar`, by the file's name."""
-    suffix = file.suffix
-    if suffix not in BUNDLE_SUFFIXES:
-        raise StillmeError(f"{file.name} should end in .zip or .tar.")
-    return suffix
+def require_suffix(file: Path) -> None:
+    """Refuse a name that readers would not take for a bundle's."""
+    if file.suffix != BUNDLE_SUFFIX:
+        raise StillmeError(f"{file.name} should end in {BUNDLE_SUFFIX}.")
 
 
 def unpack(file: Path, folder: Path) -> list[str]:
@@ -261,20 +248,13 @@ def _opened(file: Path) -> Generator[Iterator[tuple[str, IO[bytes]]]]:
     if not file.is_file():
         raise StillmeError(f"{file} does not exist. `stillme export RUN --bundle {file}` makes a bundle.")
     try:
-        # By its first bytes: a zip archive may be appended to a tar archive, and two readers would see two bundles.
-        with file.open("rb") as stream:
-            is_zip = stream.read(4) == b"PK\x03\x04"
-        if is_zip:
-            with zipfile.ZipFile(file) as source:
-                yield _zipped(file, source)
-        else:
-            with tarfile.open(file, "r:") as source:
-                yield _tarred(file, source)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise StillmeError(f"{file} is not a complete zip or tar file ({error}). Fetch it again.") from None
+        with zipfile.ZipFile(file) as source:
+            yield _members(file, source)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise StillmeError(f"{file} is not a complete zip file ({error}). Fetch it again.") from None
 
 
-def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes]]]:
     _require_no_gaps(file, source)
     for entry in source.infolist():
         kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -282,7 +262,7 @@ def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes
             continue
         known = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if kind not in (0, stat.S_IFREG) or not known or entry.flag_bits & _ENCRYPTED:
-            raise Unsafe(f"{file} holds {entry.filename!r}, which is no plain file. {_DISTRUST}")
+            raise Unsafe(f"{file} holds {entry.filename!r}, which is not a plain file. {_DISTRUST}")
         # zipfile cuts a name at a zero byte.
         with source.open(entry) as stream:
             yield entry.orig_filename, stream
@@ -307,21 +287,6 @@ def _require_no_gaps(file: Path, source: zipfile.ZipFile) -> None:
     rest = file.stat().st_size - source.start_dir - listed
     if gaps[0] or not all(0 <= gap <= _DESCRIPTOR for gap in gaps) or source.comment or not 0 <= rest <= _END:
         raise Unsafe(f"{file} holds bytes that belong to none of its files. {_DISTRUST}")
-
-
-def _tarred(file: Path, source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
-    for entry in source:
-        if entry.isdir():
-            continue
-        stream = source.extractfile(entry) if entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
-        if stream is None or entry.issparse():
-            raise Unsafe(f"{file} holds {entry.name!r}, which is no plain file (a link or a device). {_DISTRUST}")
-        yield entry.name, stream
-    with file.open("rb") as stream:
-        stream.seek(source.offset)
-        while block := stream.read(_BLOCK):
-            if block.strip(b"\0"):
-                raise Unsafe(f"{file} holds bytes behind the end of its files. {_DISTRUST}")
 
 
 NAMESPACE = "stillme"

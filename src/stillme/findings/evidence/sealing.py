@@ -64,14 +64,14 @@ class Sealed:
 def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = None) -> Sealed:
     """Write a run into `file`; the same rows give the same bytes.
 
-    With `key`, a private key of OpenSSH, a signature is written beside it.
+    With `key`, a private key of OpenSSH, a signature is written next to it.
     """
     if run.design.of_rows:
         raise StillmeError(
             f"{run.folder} was made of imported rows: it has no audit and no pictures that a bundle could prove. "
             "Share the file of rows, or `stillme export`."
         )
-    suffix = require_suffix(file)
+    require_suffix(file)
     with tempfile.TemporaryDirectory(prefix="stillme-seal-") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
@@ -91,7 +91,7 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
         signature = signature_of(sums, key) if key else None
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole(file) as draft:
-            pack(draft, members, suffix)
+            pack(draft, members)
     return Sealed(
         file=file,
         root=hashlib.sha256(sums.encode()).hexdigest(),
@@ -121,7 +121,7 @@ def _check(run: Run, folder: Path) -> None:
 
 
 def _images(run: Run, scratch: Path) -> Iterator[tuple[str, Path]]:
-    """Sources and edits of what the run asks, by hash; those that are kept elsewhere are brought to `scratch`."""
+    """Sources and edits of what the run asks, by hash; those that are kept elsewhere are fetched into `scratch`."""
     hashes = dict.fromkeys(portrait.image.sha256 for portrait in run.design.portraits)
     hashes |= dict.fromkeys(row.image for row in run.rows() if row.image)
     for sha256 in hashes:

@@ -113,7 +113,7 @@ class Verification:
 def verify(file: Path, root: str | None = None, key: Path | None = None) -> Verification:
     """Check hashes, then rows, then numbers.
 
-    With `root`, or a public `key` and the signature beside the file, also whether this is the bundle that was sealed.
+    With `root`, or a public `key` and the signature next to the file, also whether this is the bundle that was sealed.
     """
     if root is not None and not re.fullmatch(r"[0-9a-f]{64}", root := root.strip().lower()):
         raise StillmeError(f"A root has 64 hexadecimal digits; {root!r} is none. `stillme export --bundle` prints it.")
@@ -152,7 +152,7 @@ def _authenticity(file: Path, contents: Contents, root: str | None, key: Path | 
     if key is not None:
         signature = file.with_name(file.name + SIGNATURE)
         if not is_signed_by(contents.sums, signature, key):
-            yield Difference(file=signature.name, what=f"is no signature of this bundle by {key.name}")
+            yield Difference(file=signature.name, what=f"is not a signature of this bundle by {key.name}")
 
 
 def _check(contents: Contents, scratch: Path, found: _Found) -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from stillme.core import rubric
 from stillme.core.errors import Invalid, MissingExtra, Problem, StillmeError, did_you_mean
+from stillme.core.files import wrong_separator
 from stillme.core.rubric import Axis
 from stillme.core.types import Abstained, Arm, Failed, Rated, Rating
 
@@ -248,6 +249,8 @@ def _csv(path: Path) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         columns = list(reader.fieldnames or ())
+        if fault := wrong_separator(columns):
+            raise StillmeError(f"{path} {fault}.")
         if repeated := {name for name in columns if columns.count(name) > 1}:
             raise StillmeError(f"{path} has two columns called {min(repeated)!r}; rename one.")
         try:

@@ -135,6 +135,12 @@ class RowTable:
             answer = hash((edit, code, epoch, place))
             if answer in self._seen:
                 how = "name the raters in a column `rater`, or number the answers in `epoch`"
+                absent = [f"`{name}`" for name in ("prompt", "seed") if not self._layout.has(name)]
+                if absent:
+                    column = "columns" if len(absent) > 1 else "column"
+                    how = (
+                        f"if these are two edits, the {column} {' and '.join(absent)} would tell them apart; else {how}"
+                    )
                 word = row.place.rpartition(" ")[0]
                 raise Unreadable(f"{axis} of this edit by {judge!r} is already in {word} {self._seen[answer]}; {how}")
             self._seen[answer] = line

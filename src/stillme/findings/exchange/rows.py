@@ -238,6 +238,11 @@ def _notes(edits: NewEdits) -> Iterator[str]:
 
 
 def _require_groups(reading: _Reading) -> None:
+    if not reading.layout.has("portrait") and "portrait" not in reading.layout.fixed:
+        raise StillmeError(
+            f"{reading.file} has no column `portrait`: who is in the picture. Name it with --map portrait=COLUMN. "
+            f"It has {', '.join(reading.layout.columns)}."
+        )
     for group in reading.asked.groups:
         if not reading.layout.has(group):
             near = did_you_mean(group, reading.layout.columns)

@@ -13,8 +13,8 @@ from stillme import audit as audits
 from stillme.audit import Audit
 from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
+from stillme.core.tables import aligned, counted
 from stillme.estimates import numbers
-from stillme.findings.layout import aligned
 from stillme.findings.plan.analysis import (
     Alternative,
     DetectableGap,
@@ -33,8 +33,8 @@ from stillme.runs.store import Store
 from stillme.work.spending import unknown_prices
 
 _READ_POWER = (
-    "If 30 % of edits turn people into the reference group: one group of 12 portraits and 6 prompts shows it in",
-    "about 65 % of audits, six such groups together in nearly all (simulated, with a reader that is right in 80 %)",
+    "If 30 % of edits turn people into the reference group: one group of 12 portraits and 6 prompts shows it in "
+    "about 65 % of audits, six such groups together in nearly all (simulated, with a reader that is right in 80 %)"
 )
 """By tests/estimates/test_directions.py."""
 
@@ -97,101 +97,81 @@ class AuditPlan:
             "would_be_refused": list(self.obstacles),
         }
 
-    def as_text(self) -> str:
-        """For people."""
-        return "\n".join(
-            [
-                self.title,
-                *self._work(),
-                *self._detected(),
-                *self._needed(),
-                *self._designs(),
-                *self._rated(),
-                *self._refused(),
-            ]
-        )
+    def as_text(self, *, power: bool = False) -> str:
+        """About ten lines; with `power`, also what other designs would detect."""
+        lines = [self.title, *self._work(), *self._detected()]
+        lines += self._needed() if self.requirements else []
+        lines += self._power() if power else []
+        if self.obstacles:
+            lines += ["", "Would be refused on this machine; correct it before `stillme run`"]
+            lines += [f"  {sentence}" for sentence in self.obstacles]
+        return "\n".join(lines)
 
     def _work(self) -> Iterator[str]:
         work = self.bills
         by_arm = ", ".join(f"{arm} {count:,}" for arm, count in work.requests.items())
-        people = f" of {self.identities:,} identities" if self.identities < self.portraits else ""
-        yield f"  {self.portraits:,} portraits{people}, {self.prompts:,} prompts, {len(work.editors)} editors"
+        people = f" of {counted(self.identities, 'identity', 'identities')}" if self.identities < self.portraits else ""
+        portraits, prompts = counted(self.portraits, "portrait"), counted(self.prompts, "prompt")
+        yield f"  {portraits}{people}, {prompts}, {counted(len(work.editors), 'editor')}"
+        yield f"  {counted(work.edits, 'edit')} ({by_arm}), {counted(work.questions, 'judge call')}"
         for factor, units, noun in self.few_units:
             yield f"  {factor}: a group has {units} {noun}, too few for a verdict; gaps get a number only"
-        if self.larger_set:
-            yield f"  {self.larger_set}"
-        yield from (f"  {note}" for note in self.notes)
-        yield f"  {work.edits:>9,} edits ({by_arm})"
-        yield from (_billed(bill) for bill in work.editors)
-        if work.extractors:
-            yield f"  {sum(bill.calls for bill in work.extractors):>9,} descriptions of portraits"
-            yield from (_billed(bill) for bill in work.extractors)
-        yield f"  {work.questions:>9,} judge calls"
-        yield from (_billed(bill) for bill in work.judges)
-        if work.control_pairs:
-            yield f"  {sum(bill.calls for bill in work.control_pairs):>9,} control pairs, to watch the judges"
-            yield from (_billed(bill) for bill in work.control_pairs)
-        if work.readers:
-            yield f"  {sum(bill.calls for bill in work.readers):>9,} readings of single pictures, at most"
-            yield from (_billed(bill) for bill in work.readers)
-            yield from (f"{'':>12}{line}" for line in _READ_POWER)
-        joined = ", plus" if work.dollars else ":"
-        besides = f"{joined} {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
-        known = f"${work.dollars:,.2f}" if work.dollars or not work.unpriced else "unknown"
-        yield f"  {known:>9} {'with' if work.gpu_dollars else 'without'} GPU time{besides}"
+        yield from (f"  {note}" for note in (self.larger_set, *self.notes) if note)
+        kinds = (
+            (work.editors, ""),
+            (work.extractors, " (descriptions of portraits)"),
+            (work.judges, ""),
+            (work.control_pairs, " (control pairs)"),
+            (work.readers, " (readings of single pictures, at most)"),
+        )
+        yield from aligned([_billed(bill, what) for bills, what in kinds for bill in bills], right=(1, 2, 3))
+        scope = f"{'with' if work.gpu_dollars else 'without'} GPU time"
+        known = f"${work.dollars:,.2f}, {scope}"
+        if work.unpriced:
+            cost = f"At least {known}" if work.dollars else "Total cost unknown"
+            yield f"  {cost}: no price for {', '.join(work.unpriced)}"
+        else:
+            yield f"  Cost: {known}"
         if any(bill.gpu for bill in work.editors):
-            hours = work.gpu_hours
-            yield f"  {'unknown' if hours is None else f'{hours:,.1f}':>9} GPU hours"
+            yield f"  GPU hours: {'unknown' if work.gpu_hours is None else f'{work.gpu_hours:,.1f}'}"
 
     def _detected(self) -> Iterator[str]:
-        if self.role_deviations:
-            yield ""
-            yield f"Smallest distance of role adherence from 50% that is detected in {self.terms.power:.0%} of audits"
-            head = ("editor", "requests", "portraits", "distance")
-            yield from aligned(head, [_deviation_row(deviation) for deviation in self.role_deviations])
-        if not self.detectable:
-            return
-        yield ""
-        yield f"Smallest gap between two groups that is detected in {self.terms.power:.0%} of audits"
-        assumed = self.assumed.rates[0]
-        spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
-        values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
-        yield f"  assumed ({self.assumed.origin}): {values}"
-        yield from aligned(
-            ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm"),
-            [_gap_row(gap) for gap in self.detectable if gap.against == "another group"],
-        )
+        share = f"in {100 * self.terms.power:.0f} % of audits"
+        for deviation in self.role_deviations:
+            distance = _size(deviation.departure, rate=True)
+            yield f"  Detects {share}: {deviation.editor}'s role adherence {distance} away from 50 %"
+        rate = self.assumed.rates[0].rate
+        gaps = [gap for gap in self.detectable if gap.against == "another group" and gap.base == rate]
+        if gaps:
+            seen = ", ".join(f"{_size(gap.gap.value, rate=True)} by {gap.factor}" for gap in gaps)
+            yield f"  Detects {share}, for a rate of {100 * rate:.0f} %: gaps from {seen} (--power shows more)"
 
     def _needed(self) -> Iterator[str]:
-        if self.requirements:
-            yield ""
-            yield f"To detect {100 * self.requirements[0].gap:g} points between two groups"
-            head = ("factor", "of", "portraits a group", "in all", "edits", "judge calls", "known dollars")
-            yield from aligned(head, [_requirement_row(requirement) for requirement in self.requirements])
+        yield f"\nTo detect {100 * self.requirements[0].gap:g} points between two groups"
+        heads = ("factor", "of", "portraits a group", "in all", "edits", "judge calls", "known dollars")
+        yield from aligned(map(_requirement_row, self.requirements), heads, right=range(2, 7))
 
-    def _designs(self) -> Iterator[str]:
-        if not self.alternatives:
-            return
-        yield ""
-        rate = self.assumed.rates[0].rate
-        yield f"Sparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
-        head = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
-        yield from aligned(head, [_design_row(design) for design in self.alternatives])
-
-    def _rated(self) -> Iterator[str]:
-        needed = self.ratings
-        if needed is None:
-            return
-        low, high = JUDGE_CORRELATION
-        yield ""
-        yield f"Human ratings for ±{100 * HALF_WIDTH:g} points on a corrected rate of {needed.rate:.0%}"
-        yield f"  {_number_needed(needed)} (correlation of judge and raters {high:g} to {low:g})"
-
-    def _refused(self) -> Iterator[str]:
-        if self.obstacles:
-            yield ""
-            yield "Would be refused on this machine; correct it before `stillme run`"
-            yield from (f"  {sentence}" for sentence in self.obstacles)
+    def _power(self) -> Iterator[str]:
+        if self.bills.readers:
+            yield f"\n{_READ_POWER}"
+        if self.detectable:
+            yield f"\nSmallest gap between two groups that is detected in {100 * self.terms.power:.0f} % of audits"
+            assumed = self.assumed.rates[0]
+            spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
+            values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
+            yield f"  assumed ({self.assumed.origin}): {values}"
+            rows = [_gap_row(gap) for gap in self.detectable if gap.against == "another group"]
+            heads = ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm")
+            yield from aligned(rows, heads, right=(1, 2))
+        if self.alternatives:
+            rate = self.assumed.rates[0].rate
+            yield f"\nSparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
+            heads = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
+            yield from aligned(map(_design_row, self.alternatives), heads, right=(1, 2, 3))
+        if needed := self.ratings:
+            low, high = JUDGE_CORRELATION
+            yield f"\nHuman ratings for ±{100 * HALF_WIDTH:g} points on a corrected rate of {needed.rate:.0%}"
+            yield f"  {_number_needed(needed)} (correlation of judge and raters {high:g} to {low:g})"
 
 
 def plan_audit(path: Path, options: PlanOptions | None = None) -> AuditPlan:
@@ -243,13 +223,9 @@ def _finished(folder: Path, opened: Callable[[Path], Run]) -> bool:
     return False
 
 
-def _billed(bill: Bill) -> str:
-    parts = [f"{'':>4}{bill.name:<24}{bill.calls:>9,}"]
-    if bill.dollars:
-        parts.append(f"about ${bill.dollars:,.2f}")
-    if bill.hours:
-        parts.append(f"{bill.hours:,.1f} h")
-    return "   ".join([*parts, *([bill.note] if bill.note else [])])
+def _billed(bill: Bill, what: str) -> tuple[str, ...]:
+    dollars = f"about ${bill.dollars:,.2f}" if bill.dollars else ""
+    return bill.name + what, f"{bill.calls:,}", dollars, f"{bill.hours:,.1f} h" if bill.hours else "", bill.note
 
 
 def _requirement_row(requirement: Requirement) -> tuple[str, ...]:
@@ -263,15 +239,6 @@ def _requirement_row(requirement: Requirement) -> tuple[str, ...]:
         f"{requirement.edits:,}",
         f"{requirement.judge_calls:,}",
         f"${requirement.dollars:,.2f}",
-    )
-
-
-def _deviation_row(deviation: RoleDeviation) -> tuple[str, ...]:
-    return (
-        deviation.editor,
-        f"{deviation.requests:,}",
-        f"{deviation.portraits:,}",
-        _size(deviation.departure, rate=True),
     )
 
 

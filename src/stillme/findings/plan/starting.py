@@ -16,7 +16,7 @@ from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, S
 from stillme.audit.grid import CellNames, draw_among, write_cells
 from stillme.audit.labels import lacking_labels
 from stillme.audit.loading import FILE
-from stillme.audit.template import small_audit
+from stillme.audit.template import OWN_FILES, small_audit
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import write_whole
@@ -33,6 +33,9 @@ class Start:
     title: str = ""
     """By default the folder's name."""
     experiment: Experiment | None = None
+    editors: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
+    """Plugins to write instead of the known-answer editors and the instruments."""
     as_paper: bool = False
     portraits: Path | None = None
     run: Path | None = None
@@ -42,6 +45,8 @@ class Start:
     def __post_init__(self) -> None:
         if self.as_paper and self.experiment is None:
             raise StillmeError("--as paper goes with --experiment: name the experiment that it sets back.")
+        if self.experiment and (self.editors or self.judges):
+            raise StillmeError("--experiment has the paper's editors and judges. Leave --editor and --judge out.")
         if self.run and self.experiment != "mitigation":
             raise StillmeError("--from goes with --experiment mitigation, which compares with an earlier run.")
         if self.cases == "drifted" and (self.experiment != "mitigation" or self.run is None):
@@ -61,7 +66,9 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
     if wanted.experiment:
         text = experiment(wanted.experiment, title, setup)
     else:
-        text = small_audit(title, setup.source, setup.portraits)
+        editors = [_in_folder(folder, "editor", use) for use in wanted.editors]
+        judges = [_in_folder(folder, "judge", use) for use in wanted.judges]
+        text = small_audit(title, setup.source, setup.portraits, editors=editors, judges=judges)
     drawn = draw_changed(wanted.run, size=PAPERS_SAMPLE) if wanted.run and wanted.cases == "drifted" else []
     folder.mkdir(parents=True, exist_ok=True)
     if drawn:
@@ -85,6 +92,20 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
             f"The judges are told race, gender and age, but the portraits of {setup.source} lack {', '.join(lacking)}: "
             "`stillme run` will refuse. Name a set that has them with --portraits FOLDER."
         )
+
+
+def _in_folder(folder: Path, kind: registry.Buildable, use: str) -> str:
+    """A function's file as seen from the audit; for `python` alone, a file to begin with."""
+    if use == "python":
+        place, text = OWN_FILES[kind]
+        file = folder / place.partition(":")[0]
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(file, text)
+        return f"python:./{place}"
+    name, _, place = use.partition(":")
+    file, colon, function = place.rpartition(":")
+    return f"{name}:{_seen_from(folder, Path(file))}{colon}{function}" if file.endswith(".py") else use
 
 
 def _setup(folder: Path, wanted: Start) -> Setup:
@@ -179,10 +200,7 @@ def larger_set(source: str, factors: Sequence[str], edits: int | None = None) ->
         return ""
     times = len(large) // len(small)
     price = f"{times} × the edits" + (f" ({times * edits:,})" if edits else "")
-    return (
-        f'`source = "{LARGE}"` has more identities a group ({", ".join(gains)}): {len(large)} pictures × prompts '
-        f"instead of {len(small)}, so {price}, {times} × their cost and time"
-    )
+    return f'`source = "{LARGE}"` has more identities a group ({", ".join(gains)}), for {price}, cost and time'
 
 
 def fewest_identities(portraits: Sequence[Portrait], factor: str) -> int:

@@ -34,11 +34,9 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """The run and the margin that an analysis works on."""
+    """The run that an analysis works on."""
 
     run: Run
-    margin: float
-    """The largest difference that would not matter."""
 
     @property
     def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
@@ -81,14 +79,13 @@ def analyse(
     run: Run,
     *,
     only: Sequence[str] = (),
-    margin: float = 0.05,
     watch: Watch | None = None,
 ) -> dict[str, Written]:
     """Write tables into tables/statistics of the run: these, or all but those `BY_NAME`; tell `watch` of each."""
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
-    material = Material(run=run, margin=margin)
+    material = Material(run=run)
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     chosen = tuple(only or (name for name in ANALYSES if name not in BY_NAME))
@@ -158,11 +155,6 @@ def _pooled(material: Material) -> Sequence[object]:
     return estimates.estimate(edits.pooled(), scores, settings) if True in material.pooling else []
 
 
-def _equivalence(material: Material) -> Sequence[object]:
-    rates = [name for name, rate in rubric.load().rates.items() if rubric.load().axes[rate.axis].is_scale]
-    return estimates.equivalence(*material.columns, margin=material.margin, quantities=rates)
-
-
 def _row_tests(material: Material) -> Sequence[object]:
     edits, scores, settings = material.columns
     parts = [edits.pooled() if pool else edits for pool in material.pooling]
@@ -230,12 +222,11 @@ def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, est
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "contrasts": _contrasts,
     "pooled": _pooled,
-    "equivalence": _equivalence,
     "cuts": lambda material: estimates.at_every_cut(*material.columns),
     "prompts": lambda material: estimates.by_prompt(*material.columns),
     "subcategories": lambda material: estimates.by_prompt(*material.columns, by="subcategory", groups=True),
     "intersections": _intersections,
-    "likeness": lambda material: estimates.intraclass_correlations(*material.columns),
+    "icc": lambda material: estimates.intraclass_correlations(*material.columns),
     "row_tests": _row_tests,
     "mitigation": _mitigation,
     "above_floor": _above_floor,
@@ -248,7 +239,7 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "repeatability": lambda material: behaviour.repeatability(material.run),
     "disclosure": lambda material: behaviour.disclosure_effect(material.run),
     "coverage": _coverage,
-    "known_answers": lambda material: [
+    "control_pairs": lambda material: [
         row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis
     ],
     "against_people": _people,
@@ -256,5 +247,5 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
 }
 """Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""
 
-BY_NAME = frozenset({"equivalence", "cuts", "prompts", "subcategories", "intersections", "row_tests"})
+BY_NAME = frozenset({"cuts", "prompts", "subcategories", "intersections", "row_tests"})
 """Neither the report nor a table of the paper shows them, and they are more than half of all rows."""

@@ -193,7 +193,7 @@ def _problem(error: ValidationError) -> str:
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """An object; raises `ValueError` where a key stands twice, as nobody knows which value was meant."""
+    """An object; raises `ValueError` where a key stands twice, as it is unknown which value was meant."""
     keys = [key for key, _ in pairs]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise ValueError(f"the key {twice!r} stands twice in one object")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -63,6 +65,8 @@ from stillme.runs.store.summaries import Summaries
 IMAGES = "images"
 """The run's own folder of pictures."""
 _KEYS_PER_QUERY = 500
+_BEFORE_ITS_ROW = 60.0
+"""Seconds that a picture may wait for its row; what may cost money is saved within one."""
 _UNSAVABLE = (
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -287,6 +291,20 @@ class Store(Summaries):
         gone -= self.pictures.put_back(gone)
         return {key for key, image in images.items() if image in gone}
 
+    def pictures_without_row(self, portraits: Collection[str]) -> int:
+        """Pictures in the run folder whose rows the ledger has lost: newer than its last row, or older than itself.
+
+        What a killed run had saved before its row came a moment after the last row. A place elsewhere is shared.
+        """
+        configurations, written = list(self.configurations()), self.written()
+        if self.pictures.place.is_elsewhere or not configurations:
+            return 0
+        named = {*portraits, *self.pictures_named()}
+        began = _seconds(configurations[0]["at"])
+        last = _seconds(written[1]) + _BEFORE_ITS_ROW if written else math.inf
+        files = (path for path in self.pictures.folder.glob("??/*") if path.stem not in named)
+        return sum(not began <= path.stat().st_mtime <= last for path in files)
+
     def judgements(self, keys: Sequence[str]) -> Iterator[tuple[str, str, str, float | None]]:
         """`(assessment key, axis, outcome, score)` of the latest assessment under each key."""
         latest: dict[str, int] = {}
@@ -402,3 +420,7 @@ def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     # Rows are paid for: they must survive a power cut, not only a crash of ours.
     connection.execute("PRAGMA synchronous = FULL")
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()

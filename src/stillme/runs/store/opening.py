@@ -238,21 +238,21 @@ def clean_up_unfinished(folder: Path) -> None:
 
 
 def leftovers(folder: Path, *, deep: bool = True) -> Iterator[Path]:
-    """Stale drafts in a run folder; with `deep`, also among the pictures."""
+    """Drafts in a run folder, also one that is written at this moment; with `deep`, also among the pictures."""
     places = [folder, folder / "tables", *(folder / "tables").glob("*/")]
     places += (folder / "images").glob("*/") if deep else ()
     for place in places:
         for path in place.iterdir() if place.is_dir() else ():
-            if _DRAFT.fullmatch(path.name) and path.is_file() and _age(path) > _STALE_SECONDS:
+            if _DRAFT.fullmatch(path.name) and path.is_file():
                 yield path
 
 
 def clean_up(folder: Path, *, deep: bool = False) -> int:
-    """Remove them; returns how many."""
-    found = list(leftovers(folder, deep=deep))
-    for path in found:
+    """Remove those that are no longer written; returns how many."""
+    stale = [path for path in leftovers(folder, deep=deep) if _age(path) > _STALE_SECONDS]
+    for path in stale:
         path.unlink(missing_ok=True)
-    return len(found)
+    return len(stale)
 
 
 def _age(path: Path) -> float:

@@ -15,7 +15,7 @@ function canStore() {
 const stores = await canStore();
 
 function check() {
-  // Without zoom: somebody who needs larger letters has the same window.
+  // Without zoom: a participant who needs larger letters has the same window.
   const zoom = Math.max(1, window.outerWidth / window.innerWidth);
   const [width, height] = [window.innerWidth, window.innerHeight].map((length) => Math.round(length * zoom));
   const [least, low, upright] = ["width", "height", "upright"].map((name) => Number(size.dataset[name]));

@@ -306,7 +306,7 @@ export class Task {
     else if (event.key.toLowerCase() === "z") { event.preventDefault(); this.zoom.open(this.images); }
   }
 
-  // Where somebody goes who has answered everything of this item.
+  // Where a rater goes who has answered everything of this item.
   focusOn() {
     ($("finish")?.hidden === false ? $("finish") : $("next")).focus();
   }

@@ -68,7 +68,7 @@ function draw() {
   by("undo").disabled = !state.can_undo && !unheard.length;
   by("nobody").disabled = state.final;
   by("final").hidden = !state.final;
-  const words = state.nobody !== null ? "You found nobody fit." : decided ? "Decided." : state.chosen.length ? `${state.chosen.length} of ${page.perCell} chosen.` : "";
+  const words = state.nobody !== null ? "You found no candidate fit." : decided ? "Decided." : state.chosen.length ? `${state.chosen.length} of ${page.perCell} chosen.` : "";
   by("verdict").textContent = words;
 }
 

@@ -1,26 +1,32 @@
-"""The pages: the grid, one cell, settling what curators disagree on."""
+"""The curation app: its pages and forms, and how it is served."""
 
 from __future__ import annotations
 
+import getpass
+import os
 import random
+import webbrowser
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from stillme.core.errors import StillmeError
 from stillme.core.types import Json, digest
-from stillme.curation.decisions import Kind
-from stillme.curation.measuring import load_criteria
-from stillme.curation.pages.workspace import MAX_NAME, EncodedPictures, NotAllowed, Size, Workspace
-from stillme.curation.pools import Cell
-from stillme.web.app import Pages, read_form
-from stillme.web.sessions import Holder, holder_of, new_token
+from stillme.curation.decisions import Kind, Log
+from stillme.curation.measuring import check_missing, load_criteria
+from stillme.curation.pools import Cell, load_pools
+from stillme.curation.workspace import MAX_NAME, EncodedPictures, NotAllowed, Size, Workspace, clean_name
+from stillme.web.app import Pages, Site, create_app, read_form
+from stillme.web.serving import WebServer
+from stillme.web.sessions import Holder, KeyHolders, holder_of, new_token
 
 FILTERS = {
     "all": "all cells",
@@ -73,7 +79,7 @@ class Tile:
     @property
     def words(self) -> str:
         """The tile's state, for screen readers."""
-        mine = {"chosen": "decided by you", "nobody": "you found nobody fit", "begun": "begun", "": "not begun"}
+        mine = {"chosen": "decided by you", "nobody": "you found no candidate fit", "begun": "begun", "": "not begun"}
         parts = [f"{self.candidates} candidates", mine[self.mine]]
         if self.others:
             parts.append(f"decided by {self.others} other{'s' if self.others > 1 else ''}")
@@ -129,7 +135,7 @@ def neighbours(cells: Sequence[Tile], number: int) -> tuple[int | None, int | No
 
 
 def progress(workspace: Workspace, curator: str) -> Mapping[str, int]:
-    """Cells that each curator has decided; others are shown to whoever has decided all of their own."""
+    """Cells that each curator has decided; others are shown to a curator who has decided all of their own."""
     counted = Counter(name for outcome in workspace.tally.outcomes.values() for name in outcome.votes)
     done = counted[curator] == sum(bool(candidates) for candidates in workspace.pools.cells.values())
     return {name: counted[name] for name in workspace.tally.invited if done or name == curator}
@@ -298,7 +304,7 @@ def picture(context: Context, candidate: str, size: Size) -> Response:
 
 @routes.get("/settle/{number}")
 def settle_page(context: Context, curator: Curator, cell: NumberedCell, number: int) -> Response:
-    """What curators disagree on, for whoever has decided the cell and compared."""
+    """What curators disagree on, for a curator who has decided the cell and compared."""
     return _settle_page(context, curator, number, cell)
 
 
@@ -307,9 +313,9 @@ def settle(context: Context, form: Form, cell: NumberedCell, curator: Curator, n
     """Decide a cell for all curators, and go on to the next one."""
     candidates = [name.removeprefix("candidate-") for name in form if name.startswith("candidate-")]
     if not candidates and "nobody" not in form:
-        return _settle_page(context, curator, number, cell, "Choose somebody, or say that no candidate fits.")
+        return _settle_page(context, curator, number, cell, "Choose a candidate, or say that no candidate fits.")
     if candidates and "nobody" in form:
-        return _settle_page(context, curator, number, cell, "Choose somebody or nobody, not both.")
+        return _settle_page(context, curator, number, cell, "Choose candidates or none, not both.")
     try:
         token = form.get("token", "") or new_token()
         context.workspace.settle(curator.name, cell, candidates, form.get("note", ""), token)
@@ -326,7 +332,7 @@ def _settle_page(context: CurationContext, curator: Holder, number: int, cell: C
         voted = workspace.votes(curator.name, cell)
     except NotAllowed as error:
         return context.pages.show("no-settling.html", 403, number=number, cell=cell, why=str(error))
-    # Neither who chose whom nor how many: whoever settles looks at the pictures.
+    # Neither who chose whom nor how many: a curator who settles looks at the pictures.
     random.Random(digest([cell, voted])).shuffle(voted)
     contested = _contested(context, curator)
     return context.pages.show(
@@ -360,3 +366,72 @@ def _cell(workspace: Workspace, number: int) -> Cell:
         return workspace.cell(number)
     except NotAllowed as error:
         raise HTTPException(404, str(error)) from None
+
+
+def create(workspace: Workspace, site: Site, curators: KeyHolders) -> FastAPI:
+    """The app of one folder of pools, for these curators."""
+    app = create_app(site)
+    curators.protect(app)
+    app.state.context = CurationContext(
+        workspace=workspace, pages=Pages(site), pictures=EncodedPictures(workspace.pools)
+    )
+    app.include_router(routes)
+    return app
+
+
+_SECRET = ".curate.key"
+
+
+def serve(
+    folder: Path,
+    *,
+    curators: int | None,
+    names: Sequence[str],
+    host: str,
+    port: int | None,
+    browser: bool,
+    say: Callable[[str], None],
+    watch: Callable[[int, int], None] | None = None,
+) -> None:
+    """Serve the curation of `folder` to these people and those of before; each has a link of their own."""
+    pools = load_pools(folder)
+    log = Log(pools)
+    try:
+        workspace = Workspace(pools, log, check_missing(pools, watch=watch))
+        if curators:
+            workspace.require_curators(curators)
+        people = workspace.invite(names) or workspace.invite([_own_name()])
+        server = WebServer.choose(host=host, port=port)
+        site = Site(title="Curate", package="stillme.curation", hosts=server.hosts, secure=server.secure)
+        holders = KeyHolders(site, _secret(folder), people)
+        app = create(workspace, site, holders)
+        say(f"Curate {len(workspace.cells)} cells. Each curator has their own link; do not share them:")
+        for name in people:
+            say(f"  {name}: {server.address}{holders.entry_path(name)}")
+        if (needed := workspace.tally.needed) > len(people):
+            say(f"{needed} curators must decide a cell, and {len(people)} have a link.")
+        say("`--name NAME` adds a curator. Ctrl-C stops; nothing is lost.")
+        if browser and len(people) == 1:
+            webbrowser.open(server.address + holders.entry_path(people[0]))
+        server.run(app)
+    finally:
+        log.close()
+
+
+def _own_name() -> str:
+    try:
+        return clean_name(getpass.getuser()) or "curator"
+    except (OSError, KeyError):  # a user without an entry, as in some containers
+        return "curator"
+
+
+def _secret(folder: Path) -> str:
+    """What every key follows from. Kept, so that links and open pages still work after a restart."""
+    file = folder / _SECRET
+    try:
+        if not file.is_file():
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(new_token())
+        return file.read_text("utf-8").strip() or new_token()
+    except OSError as error:
+        raise StillmeError(f"{file} cannot be used ({error.strerror}). Make the folder writable.") from None

@@ -142,7 +142,7 @@ class Workspace:
         self._log.append(curator, cell, "settle", detail, token=token)
 
     def invite(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Everybody who curates here: these people, and those of before."""
+        """All who curate here: these people, and those of before."""
         known = {name.casefold(): name for name in self.tally.invited}
         for name in names:
             kept = clean_name(name)
@@ -163,7 +163,7 @@ class Workspace:
         if not tally.opinion(curator, cell).compared:
             raise NotAllowed("Decide this cell yourself, then compare, before you see what others chose.")
         if tally.outcomes[cell].state != "contested":
-            raise NotAllowed("There is nothing to settle here: curators agree, or somebody has settled it.")
+            raise NotAllowed("There is nothing to settle here: curators agree, or one of them has settled it.")
 
     def _checked(self, cell: Cell, kind: Kind, detail: Mapping[str, Any]) -> dict[str, Any]:
         if kind == "none":

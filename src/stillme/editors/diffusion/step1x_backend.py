@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+OUT_OF_MEMORY = 'one edit does not fit; write `offload = "model"` or `offload = "sequential"`'
+
 
 def load(parameters: dict[str, Any]) -> Any:
     """Read the weights. Only bfloat16 works with this pipeline."""

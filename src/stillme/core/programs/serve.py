@@ -1,41 +1,36 @@
 """The worker's side: reads requests from stdin and writes outcomes to stdout.
 
-Run by path, often with the interpreter of another environment, `python serve.py backend.py PARENT`, so it imports only
-the standard library and runs on Python 3.9. A backend is a module with
+Run by path, often with the interpreter of another environment, `python serve.py backend.py`, so it imports only the
+standard library and runs on Python 3.9. A backend is a module with
 
     def load(parameters: dict) -> object
     def edit(loaded: object, message: dict, attached: list[bytes]) -> tuple[dict, list[bytes]]
+    OUT_OF_MEMORY = "what to do then"  # optional
 
 where both sides of `edit` are a message and its attachments. A frame is b"STIL", the length of a JSON text in four
-bytes, the text, and the attachments whose lengths it lists under "attached". The worker dies with its parent.
+bytes, the text, and the attachments whose lengths it lists under "attached".
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib.util
 import json
 import os
 import platform
-import signal
 import struct
 import sys
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 MAGIC = b"STIL"
 LIMIT = 1 << 30
 """Bytes; a greater length is not one of our frames."""
-_OUT_OF_MEMORY = 'out of memory: one edit does not fit; write `offload = "model"` or `offload = "sequential"`'
-_PDEATHSIG = 1
-"""From linux/prctl.h."""
 
 
 class BadFrame(Exception):
     """Bytes that are not a frame."""
 
 
-def write_frame(stream: BinaryIO, message: dict[str, Any], attached: list[bytes]) -> None:
+def write_frame(stream: IO[bytes], message: dict[str, Any], attached: list[bytes]) -> None:
     """Send a message with its attachments."""
     text = json.dumps({**message, "attached": [len(data) for data in attached]}).encode()
     stream.write(MAGIC + struct.pack(">I", len(text)) + text)
@@ -44,7 +39,7 @@ def write_frame(stream: BinaryIO, message: dict[str, Any], attached: list[bytes]
     stream.flush()
 
 
-def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]] | None:
+def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
     """The next message, or None if the other side has closed."""
     start = stream.read(8)
     if not start:
@@ -60,7 +55,7 @@ def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]] | None:
     return message, [_exactly(stream, length) for length in lengths]
 
 
-def _exactly(stream: BinaryIO, length: int) -> bytes:
+def _exactly(stream: IO[bytes], length: int) -> bytes:
     if length > LIMIT:
         raise BadFrame(f"a frame of {length} bytes")
     data = stream.read(length)
@@ -69,7 +64,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
     return data
 
 
-def serve(backend: Any, requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(backend: Any, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer until the other side closes."""
     loaded: Any = None
     while (frame := read_frame(requests)) is not None:
@@ -84,26 +79,14 @@ def serve(backend: Any, requests: BinaryIO, answers: BinaryIO) -> None:
         except Exception as error:
             memory = isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
             # Always the same words: a run stops when its first answers fail alike.
-            text = _OUT_OF_MEMORY if memory else f"{type(error).__name__}: {error}"
+            advice = getattr(backend, "OUT_OF_MEMORY", "one call does not fit")
+            text = f"out of memory: {advice}" if memory else f"{type(error).__name__}: {error}"
             retryable = not memory and not isinstance(error, (ValueError, TypeError))
             write_frame(answers, {"ok": False, "error": text[:2000], "retryable": retryable}, [])
 
 
-def die_with(parent: int) -> None:
-    """End this process when its parent ends, however that happens.
-
-    On Linux the kernel does it. Elsewhere the closed pipe ends `serve`, after the edit at hand.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent and os.getppid() != parent:
-        raise SystemExit("the parent is gone")
-
-
 def main() -> None:
     """Reserve stdout for frames: what libraries print goes to stderr."""
-    die_with(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # This folder's modules must not shadow those of the environment.
