@@ -45,8 +45,8 @@ dist: .venv/.installed
 	$(PIP) --group dist
 	$(BIN)/python tools/dist.py
 
-docs: .venv/.docs
-	$(BIN)/python tools/documentation.py
+docs: .venv/.docs chromium
+	$(BIN)/python tools/documentation.py --picture docs/img/report.png
 
 clean:
 	rm -rf .venv stillme-demo dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache

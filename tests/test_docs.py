@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -49,6 +50,24 @@ def test_every_command_of_the_readme_works(tmp_path: Path):
     promised = re.findall(r"^\| `([\w./*]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     for name in promised:
         assert list((tmp_path / "my-audit").glob(name.rstrip("/"))), f"README promises {name}"
+
+
+def test_each_door_of_the_readme_opens_with_ones_own_function_files_and_pictures(tmp_path: Path):
+    doors = next(line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `stillme new"))
+    commands = re.findall(r"`(stillme [^`]+)`", doors)
+    assert [command.split()[1] for command in commands] == ["new", "run", "new", "plan", "check"]
+    for name, portrait in zip(("SOURCE.png", "EDITED.png"), portraits(), strict=False):
+        (tmp_path / name).write_bytes(portrait.image.path.read_bytes())
+    for command in commands:
+        if command.startswith("stillme run"):
+            function = "def edit(image, instruction, seed):\n    return image.convert('L')\n"
+            (tmp_path / "my-audit" / "my_module.py").write_text(function)
+            command += " --limit 2"
+        if "--editor folder" in command:
+            shutil.rmtree(tmp_path / "my-audit")
+        done = typed(command, cwd=tmp_path, environment=installed())
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert "my-audit/edits/A_f_23/O-01.png" in (tmp_path / "requests.csv").read_text()
 
 
 def _take_over(file: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, Page, expect
 
+from stillme import __version__
 from tests.processes import installed
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +84,7 @@ def test_every_link_of_the_site_leads_to_a_page_and_a_place_on_it(site: Path):
                 continue
             target = (page.parent / address).resolve() if address else page
             assert target.exists(), f"{page.name} links to {link}"
+            anchor = anchor.partition("?")[0]  # a report's filters are part of its address
             if anchor and target in seen:
                 assert anchor in seen[target].ids, f"{page.name} links to {link}"
 
@@ -104,7 +106,29 @@ def test_every_page_is_in_the_navigation(site: Path):
     nav = set(listed(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]))
     built = {page.relative_to(site).with_suffix("").as_posix() for page in pages(site)}
     reached_by_links = {name for name in built if re.match(r"files/|decisions/\d", name)}
-    assert nav == built - reached_by_links
+    assert {name.removesuffix(".html") for name in nav} == built - reached_by_links
+
+
+def test_every_page_shows_the_version(site: Path):
+    assert f"stillme {__version__}" in (site / "index.html").read_text("utf-8")
+    assert f"stillme {__version__}" in (site / "audit.html").read_text("utf-8")
+
+
+@pytest.mark.browser
+def test_the_examples_are_a_report_that_works_and_a_rating_page(offline: Page, site: Path):
+    wrong: list[str] = []
+    offline.on("pageerror", lambda error: wrong.append(str(error)))
+    offline.on("requestfailed", lambda asked: wrong.append(asked.url))
+    offline.goto((site / "example" / "report.html").as_uri())
+    expect(offline.locator("html[data-ready=yes]")).to_be_attached()
+    expect(offline.get_by_text("biased lightened")).to_be_visible()
+    offline.set_viewport_size({"width": 1366, "height": 800})
+    offline.goto((site / "example" / "rating.html").as_uri())
+    expect(offline.get_by_role("img", name="Image B")).to_be_visible()
+    choice = offline.get_by_role("radio").first
+    choice.check()
+    expect(choice).to_be_checked()
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import live_examples
+
 import stillme
 from stillme.audit.config import audit_schema, schema_of
 from stillme.study.config import StudyConfig
@@ -43,12 +45,17 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", 
 PICTURES = {".png", ".svg", ".jpg", ".webp"}
 
 
-def build(out: Path) -> str:
-    """Build the site into `out`, and return what the builder said; any issue that it finds is an error."""
+def build(out: Path, picture: Path | None = None) -> str:
+    """Build the site into `out`, and return what the builder said; any issue that it finds is an error.
+
+    `picture` is written again from the example's report.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        live_examples.make(folder / "docs" / "example", folder / "scratch", picture)
         stage(folder / "docs")
-        shutil.copy(ROOT / "zensical.toml", folder)
+        settings = (ROOT / "zensical.toml").read_text("utf-8")
+        _write(folder / "zensical.toml", settings.replace('"stillme"', f'"stillme {stillme.__version__}"', 1))
         builder = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
         made = subprocess.run(
             builder, cwd=folder, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False
@@ -292,8 +299,10 @@ def _copy(source: Path, target: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
-    out = parser.parse_args().out
-    build(out)
+    parser.add_argument("--picture", type=Path, help="also write README's picture of a report")
+    options = parser.parse_args()
+    out = options.out
+    build(out, options.picture)
     print(f"Open {out / 'index.html'}: it needs no server and no network.")
 
 
