@@ -311,7 +311,8 @@ def _with_pictures(data: ReportData, run: Run) -> ReportData:
     pictures = run.store.pictures
     if run.design.of_rows:
         # There never were any, so the file system is not asked.
-        return replace(data, is_lost=frozenset[str]().__contains__, image_path=lambda _: None, link=lambda _: "")
+        nowhere: Mapping[str, Path] = {}
+        return replace(data, is_lost=frozenset[str]().__contains__, image_path=nowhere.get, link=_no_link)
     if not pictures.place.addresses:
         return data
     shown, gone = PicturesToShow(pictures), set[str]()
@@ -428,3 +429,7 @@ def _calibrated(run: Run) -> Iterator[Calibration]:
         known = calibration.calibration_of_judge(judge)
         if known is not None:
             yield replace(known, judge=judge.name)
+
+
+def _no_link(_: str) -> str:
+    return ""
