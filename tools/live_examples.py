@@ -110,7 +110,7 @@ def _reach_rating(page: Page, address: str) -> None:
         for place, side, question, hint in _hints(said["feedback"]):
             answers[place][side][question] = int(_found(r"would answer (\d)", hint))
     page.goto(f"{home}/study")
-    page.wait_for_function("document.querySelector('#questions') && !document.querySelector('#questions').inert")
+    page.locator("#questions:not([inert]) .question").first.wait_for()
 
 
 def _hints(feedback: list[list[list[str]]]) -> Iterator[tuple[int, int, int, str]]:

@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 def test_who_is_combined_and_who_decides_is_said(data: ReportData):
     section = behaviour_section(data)
     assert section is not None
-    said = " ".join(section.sentences)
+    said = " ".join(section["sentences"])
     assert "The ensemble (paper) combines mini and flash." in said
     assert "mini, the primary judge of Eq. 3, decides" in said
 
@@ -56,7 +56,7 @@ def test_who_is_combined_and_who_decides_is_said(data: ReportData):
 def test_missing_judges_and_changed_models_are_warnings(data: ReportData):
     section = behaviour_section(data)
     assert section is not None
-    missing, unequal, changed = section.warnings
+    missing, unequal, changed = section["warnings"]
     assert "lack a judge (“Race Change”): mini gave none for" in missing
     assert "in some groups of group than in others" in unequal
     assert changed.startswith("mini asked for gpt-5.2, and the model changed during the run: gpt-5.2-2026-")
@@ -75,8 +75,8 @@ def test_the_page_is_well_formed_and_has_the_section(data: ReportData):
 def test_one_model_that_gave_every_answer_is_named(tmp_path: Path):
     section = behaviour_section(data_of(fill(write_audit(tmp_path, judge("mini")), lambda *_: rated(race_change=1.0))))
     assert section is not None
-    assert section.sentences == ("gpt-5.2 gave all 96 answers of mini.",)
-    assert section.warnings == ()
+    assert section["sentences"] == ["gpt-5.2 gave all 96 answers of mini."]
+    assert section["warnings"] == []
 
 
 def test_without_a_model_there_is_no_section(tmp_path: Path):

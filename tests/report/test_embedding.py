@@ -113,7 +113,7 @@ def test_a_heat_map_adds_up_to_the_groups(paper: ReportData) -> None:
         if estimate.group == "Indian"
     )
     column = heat_map.editors.index(("flux", "baseline")) * len(heat_map.groups) + heat_map.groups.index("Indian")
-    counts = [re.search(r"(\d+) of (\d+)", squares[column].tooltip) for _, _, squares in heat_map.rows]
+    counts = [re.search(r"(\d+) of (\d+)", squares[column][2]) for _, _, squares in heat_map.rows]
     hits, total = (sum(int(count[part]) for count in counts if count) for part in (1, 2))
     assert isinstance(group.outcome, Interval)
     assert hits / total == pytest.approx(group.outcome.value)

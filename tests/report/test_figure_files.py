@@ -126,8 +126,8 @@ def test_groups_are_not_sorted_by_the_alphabet(few: ReportData) -> None:
         for portrait in few.edits.portraits
     )
     turned = replace(few, edits=replace(few.edits, portraits=renamed))
-    (figure, *_) = [figure for figure in paper_figures(turned) if figure.name == "figure-4"]
-    assert _labels(figure.panels[0][2]) == [swap[race] for race in order]
+    (panels, *_) = [panels for name, _, panels in paper_figures(turned) if name == "figure-4"]
+    assert _labels(panels[0][2]) == [swap[race] for race in order]
 
 
 def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: list[Path]) -> None:
@@ -142,4 +142,4 @@ def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_o
 
 def test_without_people_there_is_no_figure_6(few: ReportData) -> None:
     alone = replace(few, scores=tuple(score for score in few.scores if score.kind != "person"))
-    assert {figure.name for figure in paper_figures(alone)} == {"figure-4"}
+    assert {name for name, *_ in paper_figures(alone)} == {"figure-4"}

@@ -52,33 +52,21 @@ _LONGEST = 512
 def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> DemoResult:
     """Write the small audit and its portraits into `folder` and run it; resumes an earlier demo."""
     write_demo(folder)
-    report = _complete(folder, watch, say)
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), RunOptions(watch=watch, say=say))
+    if summary.ended is not Ended.COMPLETE or summary.report is None:
+        raise Interrupted("The demo was interrupted; run the same command to resume.")
     with Run.open(folder) as run:
-        return DemoResult(report=report, gaps=tuple(known_answers.gaps(run)))
+        return DemoResult(report=summary.report, gaps=tuple(known_answers.gaps(run)))
 
 
 def write_demo(folder: Path) -> None:
-    """Write the audit of planted gaps, with small copies of the embedded portraits."""
-    text = small_audit("stillme demo", source=f"./{_PORTRAITS}")
-    _write_audit(folder, text)
-    shrink_into(folder / _PORTRAITS, portraits(), longest=_LONGEST)
-
-
-def _write_audit(folder: Path, text: str) -> None:
-    """Write audit.toml, but not over another audit's."""
-    file = folder / FILE
+    """Write the audit of injected gaps, with small copies of the embedded portraits, but not over another audit."""
+    text, file = small_audit("stillme demo", source=f"./{_PORTRAITS}"), folder / FILE
     if file.exists() and file.read_text("utf-8") != text:
         raise StillmeError(f"{file} is another audit's. Choose an empty folder with --out.")
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(file, text)
-
-
-def _complete(folder: Path, watch: Callable[[Tally], None], say: Callable[[str], None]) -> Path:
-    """Run the audit in a folder, or what is missing of it, and give the path of its report."""
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), RunOptions(watch=watch, say=say))
-    if summary.ended is not Ended.COMPLETE or summary.report is None:
-        raise Interrupted("The demo was interrupted; run the same command to resume.")
-    return summary.report
+    shrink_into(folder / _PORTRAITS, portraits(), longest=_LONGEST)
 
 
 def _as_json(gap: PlantedGap) -> dict[str, Any]:

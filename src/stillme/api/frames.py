@@ -77,9 +77,6 @@ class Rows:
         )
 
     def _repr_html_(self) -> str:
-        return self.as_html()
-
-    def as_html(self) -> str:
         """The first rows as a table, which notebooks show."""
         rows = list(itertools.islice(self, _SHOWN + 1))
         columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -77,8 +77,7 @@ def _drawings(data: ReportData) -> Iterator[tuple[str, str, Sequence[Panel]]]:
     """File name, title and panels of every drawing of the page."""
     for key, panels in figures.panels(data, find(data)).items():
         yield _forest(key, panels)
-    for figure in paper_figures(data):
-        yield figure.name, figure.title, figure.panels
+    yield from paper_figures(data)
     for bars in bar_figures(data):
         yield _named("scores", bars.axis, bars.judge, bars.factor), f"{bars.title} by {bars.factor}", bars.panels
     for change in dumbbell_figures(data):
@@ -86,8 +85,8 @@ def _drawings(data: ReportData) -> Iterator[tuple[str, str, Sequence[Panel]]]:
         name = _named("change", change.quantity, change.judge, change.factor, change.arm)
         yield name, f"{change.title} by {change.factor}, {change.arm} against {change.against}", panels
     if section := into_what(data):
-        for judge, panels in section.flows:
-            yield _named("into_what", judge), f"Apparent {section.words}, before and after{_by(judge)}", panels
+        for judge, panels in section["flows"]:
+            yield _named("into_what", judge), f"Apparent {section['words']}, before and after{_by(judge)}", panels
     for roles in role_figures(data):
         title = f"How often the stereotype is followed, {roles.layout}{_by(roles.judge)}"
         yield _named("roles", roles.layout, roles.judge), title, roles.panels

@@ -42,21 +42,6 @@ class Figure:
     """Titles of quantities that are equal to this one, edit by edit, and therefore not drawn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedRow:
-    """One planted gap beside what was recovered."""
-
-    gap: PlantedGap
-    title: str
-    planted: str
-    realised: str
-    recovered: str
-    span: str
-    drawing: Markup
-    covered: bool | None
-    """Whether the interval contains the planted value; None where there is no interval."""
-
-
 def panels(data: ReportData, findings: Findings) -> dict[Key, list[Panel]]:
     """Every forest plot of a headline quantity that differs at all, significant gaps first."""
     gaps = [gap for gap in data.headlines if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
@@ -128,8 +113,8 @@ def figure(key: Key, panels: list[Panel], tested: Mapping[tuple[Key, str], str],
     )
 
 
-def planted_rows(gaps: Iterable[PlantedGap]) -> list[PlantedRow]:
-    """Planted beside recovered, on one scale per quantity."""
+def planted_rows(gaps: Iterable[PlantedGap]) -> list[dict[str, object]]:
+    """Injected next to measured, on one scale per quantity."""
     gaps = list(gaps)
     values: dict[str, list[float]] = {}
     for gap in gaps:
@@ -139,21 +124,21 @@ def planted_rows(gaps: Iterable[PlantedGap]) -> list[PlantedRow]:
     return [_planted_row(gap, dumbbell_span(values[gap.quantity])) for gap in gaps]
 
 
-def _planted_row(gap: PlantedGap, span: tuple[float, float]) -> PlantedRow:
+def _planted_row(gap: PlantedGap, span: tuple[float, float]) -> dict[str, object]:
     def text(value: float) -> str:
         return numbers.number(gap.quantity, value, plus=True)
 
     recovered = gap.recovered if isinstance(gap.recovered, Interval) else None
-    return PlantedRow(
-        gap=gap,
-        title=numbers.title(gap.quantity),
-        planted=f"{text(gap.planted)} {numbers.symbol(gap.quantity)}".strip(),
-        realised=text(gap.realised.value) if isinstance(gap.realised, Interval) else "–",
-        recovered=text(recovered.value) if recovered else "not estimable",
-        span=numbers.span(gap.quantity, recovered, plus=True) if recovered else getattr(gap.recovered, "reason", ""),
-        drawing=dumbbell(gap.planted, recovered, span) if recovered else Markup(""),
-        covered=recovered.low <= gap.planted <= recovered.high if recovered else None,
-    )
+    return {
+        "gap": gap,
+        "title": numbers.title(gap.quantity),
+        "planted": f"{text(gap.planted)} {numbers.symbol(gap.quantity)}".strip(),
+        "realised": text(gap.realised.value) if isinstance(gap.realised, Interval) else "–",
+        "recovered": text(recovered.value) if recovered else "not estimable",
+        "span": numbers.span(gap.quantity, recovered, plus=True) if recovered else getattr(gap.recovered, "reason", ""),
+        "drawing": dumbbell(gap.planted, recovered, span) if recovered else Markup(""),
+        "covered": recovered.low <= gap.planted <= recovered.high if recovered else None,
+    }
 
 
 def _varies(gap: Disparity) -> bool:
@@ -175,15 +160,8 @@ _FEWEST = 2
 """Instructions and groups below which a heat map says no more than a forest plot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Square:
-    """One group under one instruction."""
-
-    text: str
-    shade: str
-    tooltip: str
-    rows: str
-    """The address of the rows behind it; empty where there are none."""
+Square = tuple[str, str, str, str]
+"""One group under one instruction: text, shade, tooltip, and the address of its rows; empty where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,14 +220,14 @@ def _heat_map(data: ReportData, quantity: str, score: Scores, factor: str) -> He
             for code, level in enumerate(levels):
                 count = int(counts[index, prompt, code])
                 if not count:
-                    yield Square(text="·", shade="", tooltip="no value", rows="")
+                    yield "·", "", "no value", ""
                     continue
                 mean = float(means[index, prompt, code])
-                yield Square(
-                    text=_text(quantity, mean),
-                    shade=_shade(quantity, mean, largest),
-                    tooltip=f"{level}: {_tooltip(quantity, mean, count, data.settings.confidence)}",
-                    rows=cell_of(gap, prompt=edits.prompts[prompt].id, group=level),
+                yield (
+                    _text(quantity, mean),
+                    _shade(quantity, mean, largest),
+                    f"{level}: {_tooltip(quantity, mean, count, data.settings.confidence)}",
+                    cell_of(gap, prompt=edits.prompts[prompt].id, group=level),
                 )
 
     return HeatMap(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -23,42 +23,7 @@ _HEIGHT, _SPACE, _TOP = 30.0, 9.0, 26.0
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toward:
-    """One editor in one arm: the shift towards a target, and back."""
-
-    editor: str
-    arm: str
-    judge: str
-    before: str
-    after: str
-    shift: str
-    """In points, with its interval, or why there is no number."""
-    back: str
-    word: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntoWhat:
-    """The section."""
-
-    words: str
-    """The attribute whose values the readers use."""
-    reference: str
-    sentences: tuple[str, ...]
-    toward_reference: tuple[Toward, ...]
-    toward_stereotype: tuple[Toward, ...]
-    flows: tuple[tuple[str, tuple[tuple[str, str, Markup], ...]], ...]
-    """Reader, and its panels: editor, arm, drawing."""
-    example_of: str
-    """What the examples show; empty where there are none."""
-    examples: tuple[Picture, ...]
-    unread: int
-    unsure: tuple[tuple[str, str, str, str, str], ...]
-    """Reader, group, which pictures, cannot tell, refused."""
-
-
-def into_what(data: ReportData) -> IntoWhat | None:
+def into_what(data: ReportData) -> dict[str, Any] | None:
     """The section; None where no reader was asked."""
     readings = data.readings
     if readings is None:
@@ -66,18 +31,18 @@ def into_what(data: ReportData) -> IntoWhat | None:
     shifts = readings.shifts(data.settings.confidence)
     asked = [(readings.question(shift), shift) for shift in shifts]
     examples = _examples(data, readings, shifts)
-    return IntoWhat(
-        words=numbers.factor_name(readings.attribute),
-        reference=readings.reference,
-        sentences=tuple(sentence for _, sentence in findings(data)),
-        toward_reference=tuple(_toward(shift, shifts) for name, shift in asked if name == TOWARD_REFERENCE),
-        toward_stereotype=tuple(_toward(shift, shifts) for name, shift in asked if name == TOWARD_STEREOTYPE),
-        flows=tuple(_flows(readings)),
-        example_of=examples[0],
-        examples=examples[1],
-        unread=readings.unread,
-        unsure=tuple(_unsure(readings)),
-    )
+    return {
+        "words": numbers.factor_name(readings.attribute),
+        "reference": readings.reference,
+        "sentences": [sentence for _, sentence in findings(data)],
+        "toward_reference": [_toward(shift, shifts) for name, shift in asked if name == TOWARD_REFERENCE],
+        "toward_stereotype": [_toward(shift, shifts) for name, shift in asked if name == TOWARD_STEREOTYPE],
+        "flows": list(_flows(readings)),
+        "example_of": examples[0],
+        "examples": examples[1],
+        "unread": readings.unread,
+        "unsure": list(_unsure(readings)),
+    }
 
 
 def findings(data: ReportData) -> Iterator[tuple[float, str]]:
@@ -115,18 +80,11 @@ def _back(shift: Shift, shifts: Sequence[Shift]) -> Shift | None:
     return None
 
 
-def _toward(shift: Shift, shifts: Sequence[Shift]) -> Toward:
+def _toward(shift: Shift, shifts: Sequence[Shift]) -> tuple[Shift, str, str]:
+    """The shift, its size in points, and the size of the shift back."""
     back = _back(shift, shifts)
-    return Toward(
-        editor=shift.editor,
-        arm=shift.arm,
-        judge=shift.judge,
-        before=numbers.percent(shift.before),
-        after=numbers.percent(shift.after),
-        shift=_points(shift.outcome) if isinstance(shift.outcome, Interval) else shift.outcome.reason,
-        back=_points(back.outcome) if back and isinstance(back.outcome, Interval) else "",
-        word=shift.word or "",
-    )
+    size = _points(shift.outcome) if isinstance(shift.outcome, Interval) else shift.outcome.reason
+    return shift, size, _points(back.outcome) if back and isinstance(back.outcome, Interval) else ""
 
 
 def _points(outcome: Interval) -> str:

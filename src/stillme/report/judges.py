@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -46,22 +46,14 @@ _WITH_PEOPLE = {
 _SHARES = ("within_one", "exact")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementTables:
-    """What is known of the judges' agreement."""
-
-    among_judges: AgreementTable | None
-    among_people: AgreementTable | None
-    by_group: AgreementTable | None
-    """Agreement among judges, by group of the first factor."""
-    with_people: AgreementTable | None
-    bias: tuple[tuple[str, str, Markup], ...]
-    """Axis, judge, and a drawing of judge minus people by group."""
-    factor: str
+Row = tuple[str, str, tuple[str, ...]]
+"""Title, who and on how much, and a cell per measure."""
+AgreementTable = tuple[tuple[str, ...], tuple[Row, ...]]
+"""Measures across, axes down."""
 
 
-def agreement_tables(data: ReportData) -> AgreementTables | None:
-    """Tables and drawings of the estimates; None where there is one judge and no people."""
+def agreement_tables(data: ReportData) -> dict[str, Any] | None:
+    """Tables and drawings of the estimates for the page; None where there is one judge and no people."""
     if not data.agreement and not data.against_people:
         return None
     factor = data.settings.factors[0] if data.settings.factors else ""
@@ -69,14 +61,14 @@ def agreement_tables(data: ReportData) -> AgreementTables | None:
     def among(whom: str) -> list[Agreement]:
         return [agreement for agreement in data.agreement if agreement.among == whom]
 
-    return AgreementTables(
-        among_judges=_among(_AMONG_JUDGES, [agreement for agreement in among("judges") if not agreement.factor]),
-        among_people=_among(_AMONG_PEOPLE, [agreement for agreement in among("people") if not agreement.factor]),
-        by_group=_by_group([agreement for agreement in among("judges") if factor and agreement.factor == factor]),
-        with_people=_with_people([against for against in data.against_people if against.scope == "all"]),
-        bias=tuple(_biases(data.against_people, factor)),
-        factor=numbers.factor_name(factor),
-    )
+    return {
+        "among_judges": _among(_AMONG_JUDGES, [agreement for agreement in among("judges") if not agreement.factor]),
+        "among_people": _among(_AMONG_PEOPLE, [agreement for agreement in among("people") if not agreement.factor]),
+        "by_group": _by_group([agreement for agreement in among("judges") if factor and agreement.factor == factor]),
+        "with_people": _with_people([against for against in data.against_people if against.scope == "all"]),
+        "bias": list(_biases(data.against_people, factor)),
+        "factor": numbers.factor_name(factor),
+    }
 
 
 def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> AgreementTable | None:
@@ -87,7 +79,7 @@ def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> Agreem
         first = next(iter(by_measure.values()))
         cells = tuple(_cell(measure, by_measure.get(measure)) for measure in measures)
         rows.append((numbers.title(axis), f"{first.raters} raters, {first.items:,} edits", cells))
-    return AgreementTable(heads=tuple(titles[measure] for measure in measures), rows=tuple(rows)) if rows else None
+    return (tuple(titles[measure] for measure in measures), tuple(rows)) if rows else None
 
 
 def _by_group(agreements: Sequence[Agreement]) -> AgreementTable | None:
@@ -101,7 +93,7 @@ def _by_group(agreements: Sequence[Agreement]) -> AgreementTable | None:
         )
         for axis in dict.fromkeys(axis for axis, _ in alphas)
     )
-    return AgreementTable(heads=tuple(groups), rows=rows) if rows else None
+    return (tuple(groups), rows) if rows else None
 
 
 def _with_people(estimates: Sequence[AgainstPeople]) -> AgreementTable | None:
@@ -117,7 +109,7 @@ def _with_people(estimates: Sequence[AgainstPeople]) -> AgreementTable | None:
         )
         for (axis, judge), by_measure in by_judge.items()
     )
-    return AgreementTable(heads=tuple(_WITH_PEOPLE.values()), rows=rows) if rows else None
+    return (tuple(_WITH_PEOPLE.values()), rows) if rows else None
 
 
 def _biases(estimates: Sequence[AgainstPeople], factor: str) -> Iterator[tuple[str, str, Markup]]:
@@ -138,17 +130,6 @@ def _cell(measure: str, estimate: Agreement | AgainstPeople | None) -> str:
 
 
 ROW, TOP = 24, 26
-
-Row = tuple[str, str, tuple[str, ...]]
-"""Title, who and on how much, and a cell per measure."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementTable:
-    """Axes down, measures across."""
-
-    heads: tuple[str, ...]
-    rows: tuple[Row, ...]
 
 
 def _draw_differences(axis: str, what: str, groups: Sequence[tuple[str, Interval | NotEstimable]]) -> Markup:
@@ -182,21 +163,7 @@ def cell(outcome: Interval | NotEstimable | None, *, share: bool = False, plus: 
     return f"{value} ({low} to {high})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbstentionRow:
-    """One headline quantity by one factor."""
-
-    quantity: str
-    judge: str
-    editor: str
-    factor: str
-    most: str
-    least: str
-    word: str
-    """What it means that the groups differ by too much to be compared; empty where they do not."""
-
-
-def abstention_rows(estimates: Iterable[Estimate], gaps: Iterable[Gap]) -> list[AbstentionRow]:
+def abstention_rows(estimates: Iterable[Estimate], gaps: Iterable[Gap]) -> list[dict[str, str]]:
     """One for each headline quantity and factor on which a judge abstained at all, in the order of the estimates.
 
     `gaps` are those that decide, also although the judge abstains unevenly.
@@ -209,15 +176,15 @@ def abstention_rows(estimates: Iterable[Estimate], gaps: Iterable[Gap]) -> list[
             by_place.setdefault(row.place, []).append(row)
     silent = uneven(rows)
     return [
-        AbstentionRow(
-            quantity=quantity,
-            judge=judge,
-            editor=editor if arm == Arm.BASELINE else f"{editor}, {arm}",
-            factor=factor,
-            most=_in_words(max(groups, key=lambda group: group.share)),
-            least=_in_words(min(groups, key=lambda group: group.share)),
-            word=("uneven" if place in decided else "uneven: decides nothing") if place in silent else "",
-        )
+        {
+            "quantity": quantity,
+            "judge": judge,
+            "editor": editor if arm == Arm.BASELINE else f"{editor}, {arm}",
+            "factor": factor,
+            "most": _in_words(max(groups, key=lambda group: group.share)),
+            "least": _in_words(min(groups, key=lambda group: group.share)),
+            "word": ("uneven" if place in decided else "uneven: decides nothing") if place in silent else "",
+        }
         for place, groups in by_place.items()
         for quantity, editor, arm, judge, factor in (place,)
         if any(group.abstained for group in groups)
@@ -228,28 +195,18 @@ def _in_words(row: Abstention) -> str:
     return f"{row.group}: {percent(row.share, 0)} of {row.answered + row.abstained}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BehaviourSection:
-    """What the page says of the judges."""
-
-    warnings: tuple[str, ...]
-    sentences: tuple[str, ...]
-
-
-def behaviour_section(data: ReportData) -> BehaviourSection | None:
-    """The section; None where no model judges, or nothing is known of it."""
+def behaviour_section(data: ReportData) -> dict[str, list[str]] | None:
+    """Warnings and sentences; None where no model judges, or nothing is known of it."""
     known = data.behaviour
     if known is None:
         return None
-    section = BehaviourSection(
-        warnings=(
-            *(answers.alarm for answers in known.known_answers if answers.alarm),
-            *known.warnings,
-            *(f"{judge}." for judge in drifted(known.models)),
-        ),
-        sentences=tuple(_sentences(known)),
-    )
-    return section if section.warnings or section.sentences else None
+    warnings = [
+        *(answers.alarm for answers in known.known_answers if answers.alarm),
+        *known.warnings,
+        *(f"{judge}." for judge in drifted(known.models)),
+    ]
+    sentences = list(_sentences(known))
+    return {"warnings": warnings, "sentences": sentences} if warnings or sentences else None
 
 
 def _sentences(known: JudgeBehaviour) -> Iterator[str]:
@@ -269,7 +226,7 @@ def _combined(known: JudgeBehaviour) -> Iterator[str]:
         yield f"Where they are more than a point apart, {combination.primary}, the primary judge of Eq. 3, decides."
     if combination.mixed:
         blind = [judge for judge in combination.judges if judge not in combination.unblinded]
-        seeing = f"{listed(combination.unblinded)} {_verb(combination.unblinded)} unblinded (labels shown)"
+        seeing = f"{listed(combination.unblinded)} {_verb(combination.unblinded)} unblinded (shown the labels)"
         yield f"{seeing}, {listed(blind)} {_verb(blind)} blind: the combined scores mix both."
     if known.incomplete:
         axis = max(known.incomplete, key=lambda name: known.incomplete[name])
@@ -289,34 +246,24 @@ Shares = Mapping[str, ShareOfPortraits]
 """By skin-tone group, everyone first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisDrawing:
-    """One axis of one judge."""
-
-    title: str
-    verdict: str
-    limits: Markup
-    curve: Markup
-
-
-def calibration_drawings(calibrations: Iterable[Calibration]) -> list[tuple[Calibration, tuple[AxisDrawing, ...]]]:
+def calibration_drawings(calibrations: Iterable[Calibration]) -> list[tuple[Calibration, list[dict[str, object]]]]:
     """Every judge with every axis that has calibration pairs."""
-    return [(calibration, tuple(_axis_drawings(calibration))) for calibration in calibrations]
+    return [(calibration, list(_axis_drawings(calibration))) for calibration in calibrations]
 
 
-def _axis_drawings(calibration: Calibration) -> Iterator[AxisDrawing]:
+def _axis_drawings(calibration: Calibration) -> Iterator[dict[str, object]]:
     for axis, groups in calibration.axes.items():
         false_alarms, sensitivity = (
             {group: share for group, result in groups.items() if (share := getattr(result, name)) is not None}
             for name in ("false_alarm", "sensitivity")
         )
         if axis in load_limits().axes and (false_alarms or sensitivity):
-            yield AxisDrawing(
-                title=numbers.title(axis),
-                verdict=str(calibration.verdicts[axis]),
-                limits=_limits(axis, false_alarms, sensitivity),
-                curve=_curve(axis, groups),
-            )
+            yield {
+                "title": numbers.title(axis),
+                "verdict": str(calibration.verdicts[axis]),
+                "limits": _limits(axis, false_alarms, sensitivity),
+                "curve": _curve(axis, groups),
+            }
 
 
 def _limits(axis: str, false_alarms: Shares, sensitivity: Shares) -> Markup:

@@ -1,9 +1,9 @@
-"""Beside the paper: its numbers and the run's, and its Figures 4 and 6 for this run."""
+"""Compared with the paper: its numbers and the run's, and its Figures 4 and 6 for this run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
@@ -95,27 +95,16 @@ _RATES = {"skin_lightened": "(a) skin lightening", "race_changed": "(b) race cha
 _CHANGES = ("skin_tone", "race_change", "gender_change", "age_change")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperFigure:
-    """One figure of the paper for this run."""
-
-    name: str
-    title: str
-    panels: tuple[Drawing, ...]
-
-
-def paper_figures(data: ReportData) -> Iterator[PaperFigure]:
-    """Those that the rows allow."""
+def paper_figures(data: ReportData) -> Iterator[tuple[str, str, tuple[Drawing, ...]]]:
+    """Name, title and panels of the paper's figures that the rows allow."""
     factor = next(iter(data.settings.factors), "")
     by = f" by {numbers.factor_name(factor)}"
     four = tuple(_rates(data, factor)) if factor else ()
     if four:
-        yield PaperFigure(
-            name="figure-4", title=f"Skin lightening and race change{by} (the paper's Figure 4)", panels=four
-        )
+        yield "figure-4", f"Skin lightening and race change{by} (the paper's Figure 4)", four
     six = tuple(_people(data, factor))
     if six:
-        yield PaperFigure(name="figure-6", title="Human raters and models (the paper's Figure 6)", panels=six)
+        yield "figure-6", "Human raters and models (the paper's Figure 6)", six
 
 
 def _rates(data: ReportData, factor: str) -> Iterator[Drawing]:

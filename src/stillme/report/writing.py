@@ -133,6 +133,7 @@ def _environment(data: ReportData) -> Environment:
         "method_text": embedding.method_text,
         "rows_of": embedding.rows_of,
         "p_value": numbers.p_value,
+        "percent": numbers.percent,
         "gap_size": numbers.difference,
         "bibtex": _bibtex,
         "factor_name": numbers.factor_name,
