@@ -31,7 +31,7 @@ def next_of(*words: object) -> list[str]:
     shown = invoke(*words)
     assert not isinstance(shown.exception, Exception), shown.exception
     lines = [line.removeprefix("Next: ") for line in shown.stderr.splitlines() if line.startswith("Next: ")]
-    commands = [line for line in lines if not line.startswith("open ")]
+    commands = lines
     for command in commands:
         parse(command)
     return commands

@@ -72,7 +72,7 @@ def test_instructions_are_those_that_an_editor_would_read(tmp_path: Path):
     (with_folder / "audit.toml").write_text(SYNTHETIC + "[[editors]]\n" + FOLDER.replace("[1, 2]", "[0]"))
     # Nobody has described these portraits; the offline extractor does it for the table.
     written = write_requests(with_folder, tmp_path / "requests.csv")
-    assert not written.undescribed
+    assert "no feature sentence" not in written
     loaded = audit.load(tmp_path)
     assert not loaded.features
     with Store.reading(tmp_path) as store:
@@ -92,8 +92,8 @@ def test_a_portrait_that_only_a_paid_model_can_describe_is_named(tmp_path: Path)
     paid = '[mitigation]\nextractors = ["gemini-3-flash"]\n'
     (folder / "audit.toml").write_text(SYNTHETIC + "[[editors]]\n" + FOLDER + paid)
     written = write_requests(folder, tmp_path / "requests.csv")
-    assert len(written.undescribed) == 2
-    assert "stillme mitigate PORTRAIT --dry-run --extractor gemini-3-flash" in written.as_text()
+    assert "2 portraits have no feature sentence yet" in written
+    assert "stillme mitigate PORTRAIT --dry-run --extractor gemini-3-flash" in written
     empty = [row for row in read(tmp_path / "requests.csv") if not row["instruction"]]
     assert {row["arm"] for row in empty} == {"feature", "placebo"}
     assert all(row["note"] == f"no feature sentence for {row['portrait']} yet" for row in empty)

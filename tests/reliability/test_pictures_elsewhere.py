@@ -220,7 +220,7 @@ def test_status_and_doctor_tell_where_the_pictures_are(finished: Finished, tmp_p
     assert read.returncode == 1
     assert f"1 of {len(bucket.pictures()) - 1} are not what they were" in read.stdout
     assert "is damaged" in read.stdout
-    assert "damaged pictures set aside" in stillme("doctor", folder, "--accept-loss", "--download").stderr
+    assert "damaged picture set aside" in stillme("doctor", folder, "--accept-loss", "--download").stderr
     assert "is missing" in stillme("doctor", folder).stdout
 
 

@@ -32,7 +32,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["check", str(folder / "edited.jpg"), "--source", str(folder / "source.jpg"), "--html", str(file)]
     shown = CliRunner().invoke(cli, [*command, "--prompt", HOSTILE])
     assert shown.exit_code == 0, shown.output
-    assert f"Next: open {file} in a browser" in shown.stderr
+    assert f"Open in a browser: {file}" in shown.stderr
     return file
 
 

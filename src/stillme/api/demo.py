@@ -13,7 +13,6 @@ from stillme.audit.template import small_audit
 from stillme.core import rubric
 from stillme.core.errors import Interrupted, StillmeError
 from stillme.core.files import write_whole
-from stillme.core.tables import aligned
 from stillme.core.types import Interval, PlantedGap
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits
@@ -34,14 +33,17 @@ class DemoResult:
 
     def as_text(self) -> str:
         """A table for people."""
-        heads = ("editor", "quantity", "group", "injected", "measured", "95 % interval")
-        title = rubric.load().title
-        rows = [
-            (gap.editor, title(gap.quantity), f"{gap.factor} {gap.group}", _number(gap, gap.planted), *_recovered(gap))
-            for gap in self.gaps
+        lines = [
+            "",
+            "The audit does not know what was injected. Its estimates, each group minus the rest:",
+            "",
+            f"  {'editor':<14}{'quantity':<20}{'group':<12}{'injected':>9}{'measured':>11}  95 % interval",
         ]
-        lead = "\nThe audit does not know what was injected. Its estimates, each group minus the rest:\n"
-        return "\n".join([lead, *aligned(rows, heads, right=(3, 4)), f"\nReport: {self.report}"])
+        for gap in self.gaps:
+            group = f"{gap.factor} {gap.group}"
+            title = rubric.load().title(gap.quantity)
+            lines.append(f"  {gap.editor:<14}{title:<20}{group:<12}{_number(gap, gap.planted):>9}{_recovered(gap)}")
+        return "\n".join([*lines, "", f"Report: {self.report}"])
 
 
 _PORTRAITS = "portraits"
@@ -86,8 +88,8 @@ def _number(gap: PlantedGap, value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _recovered(gap: PlantedGap) -> tuple[str, str]:
+def _recovered(gap: PlantedGap) -> str:
     if not isinstance(gap.recovered, Interval):
-        return "–", gap.recovered.reason
+        return f"  {gap.recovered.reason}"
     low, high = _number(gap, gap.recovered.low), _number(gap, gap.recovered.high)
-    return _number(gap, gap.recovered.value), f"{low} to {high}"
+    return f"{_number(gap, gap.recovered.value):>11}  {low} to {high}"

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillme.cli.options import (
+    FILE,
+    FOLDER,
+    PATH,
     audit_argument,
     json_option,
     opened_run,
@@ -37,23 +40,18 @@ _FORMATS = ("csv", "jsonl", "parquet")
     type=click.Choice(_FORMATS),
     help="Edits, judgements and the rest of the rows in this format, with a codebook; by default csv.",
 )
-@click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
+@click.option("--to", type=FOLDER, help="Folder; by default `export` in the run.")
 @click.option(
     "--bundle",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write one sealed .zip file instead, for `stillme verify`.",
 )
 @click.option("--with-images", is_flag=True, help="Include portraits and edited pictures in the bundle.")
-@click.option(
-    "--sign",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="KEY",
-    help="Sign the bundle with an SSH private key; writes FILE.sig.",
-)
+@click.option("--sign", type=FILE, metavar="KEY", help="Sign the bundle with an SSH private key; writes FILE.sig.")
 @click.option(
     "--figures",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write the report's drawings as SVG into DIR instead.",
 )
@@ -148,11 +146,11 @@ def import_() -> None:
 
 
 @import_.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @click.option(
     "--into",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     help="An audit whose edits were rated, a run of rows to add to, or a new folder.",
 )

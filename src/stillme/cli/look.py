@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
+from stillme.cli.options import FILE, PATH, audit_argument, json_option, opened_run, out_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 
@@ -39,7 +39,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.option(
     "--sheet",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Portraits only: also write a contact sheet; .png, or .html with the set's card.",
 )
 @json_option
@@ -93,7 +93,7 @@ def schema(what: str) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.argument("run", type=PATH, required=False)
 @out_option
 @click.option(
     "--accept-loss", is_flag=True, help="Go on without lost rows and pictures; the next run makes them again."

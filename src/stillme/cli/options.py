@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
 
 def audit_argument(command: Command) -> Command:
     """The audit: a folder with an audit.toml, or the file itself."""
-    return click.argument("audit", type=click.Path(path_type=Path), default=".", metavar="[AUDIT]")(command)
+    return click.argument("audit", type=PATH, default=".", metavar="[AUDIT]")(command)
 
 
 def out_option(command: Command) -> Command:
     """Where the run is kept."""
-    return click.option(
-        "--out", type=click.Path(path_type=Path, file_okay=False), help="Run folder; by default the audit's own folder."
-    )(command)
+    return click.option("--out", type=FOLDER, help="Run folder; by default the audit's own folder.")(command)
 
 
 def json_option(command: Command) -> Command:

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import Command, browser_option, json_option, print_json, print_next
+from stillme.cli.options import FILE, FOLDER, Command, browser_option, json_option, print_json, print_next
 from stillme.cli.terminal import echo
 from stillme.core.tables import counted
 
 if TYPE_CHECKING:
     from stillme.curation.versions import Crop, WrittenVersion
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 # Not a docstring: click keeps these lines apart only after a real backspace character.
@@ -43,7 +40,7 @@ def portraits() -> None:
 
 @portraits.command("sample")
 @click.argument("source")
-@click.argument("pools", type=_FOLDER)
+@click.argument("pools", type=FOLDER)
 @click.option("--by", multiple=True, metavar="ATTRIBUTE", help="Balance over this attribute; may be repeated.")
 @click.option(
     "--only",
@@ -54,7 +51,7 @@ def portraits() -> None:
 @click.option("--pools", "count", default=7, show_default=True, help="How many pools to draw.")
 @click.option("--per-cell", default=1, show_default=True, help="Portraits per cell, in each pool.")
 @click.option("--seed", default=0, show_default=True, help="The same seed draws the same pools.")
-@click.option("--table", type=_FILE, help="CSV with a column `file`; by default portraits.csv in SOURCE.")
+@click.option("--table", type=FILE, help="CSV with a column `file`; by default portraits.csv in SOURCE.")
 @click.option("--split", "splits", multiple=True, help="FairFace only: train or val; may be repeated.")
 @click.option("--checks/--no-checks", default=True, show_default=True, help="Let instruments check each candidate.")
 @json_option
@@ -105,7 +102,7 @@ def _crop_option(command: Command) -> Command:
 
 
 @portraits.command("curate")
-@click.argument("pools", type=_FOLDER)
+@click.argument("pools", type=FOLDER)
 @click.option("--name", "names", multiple=True, help="A curator; each gets a link of their own. May be repeated.")
 @click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
@@ -132,9 +129,9 @@ def curate(pools: Path, **options: Any) -> None:
 
 
 @portraits.command("import")
-@click.argument("folder", type=_FOLDER)
-@click.argument("home", type=_FOLDER, metavar="DIR")
-@click.option("--table", type=_FILE, help="CSV with a column `file`; by default portraits.csv in FOLDER.")
+@click.argument("folder", type=FOLDER)
+@click.argument("home", type=FOLDER, metavar="DIR")
+@click.option("--table", type=FILE, help="CSV with a column `file`; by default portraits.csv in FOLDER.")
 @click.option("--licence", default="", help="For rows without one: the terms of use of the picture.")
 @click.option("--label-origin", default="", help="For rows without one: who assigned the labels.")
 @click.option("--consent", default="", help="For rows without one: what the person agreed to.")
@@ -157,8 +154,8 @@ def import_(folder: Path, home: Path, table: Path | None, crop: Crop, as_json: b
 
 
 @portraits.command("finalize")
-@click.argument("pools", type=_FOLDER)
-@click.argument("home", type=_FOLDER, metavar="DIR")
+@click.argument("pools", type=FOLDER)
+@click.argument("home", type=FOLDER, metavar="DIR")
 @click.option("--partial", is_flag=True, help="Leave out undecided cells; the card lists them.")
 @_crop_option
 @json_option
@@ -178,7 +175,7 @@ def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) 
 
 
 @portraits.command("verify")
-@click.argument("home", type=_FOLDER, metavar="DIR")
+@click.argument("home", type=FOLDER, metavar="DIR")
 @json_option
 def verify(home: Path, as_json: bool) -> None:
     """Check that finished portraits are unchanged.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from stillme.cli.options import (
+    FILE,
+    PATH,
     audit_argument,
     json_option,
     opened_run,
@@ -26,17 +28,14 @@ if TYPE_CHECKING:
     from stillme.findings.gate import Verdict
     from stillme.runs import Run
 
-_RUN = click.Path(path_type=Path)
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command()
-@click.argument("first", type=_RUN, metavar="RUN_A")
-@click.argument("second", type=_RUN, required=False, metavar="[RUN_B]")
+@click.argument("first", type=PATH, metavar="RUN_A")
+@click.argument("second", type=PATH, required=False, metavar="[RUN_B]")
 @click.option("--editors", nargs=2, metavar="A B", help="Which two editors; needed if a run has several.")
 @click.option("--common", is_flag=True, help="Compare only requests and judges that both sides have.")
-@click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
-@click.option("--html", type=_FILE, help="Also write it as one self-contained page.")
+@click.option("--markdown", type=FILE, help="Also write a summary for a pull request.")
+@click.option("--html", type=FILE, help="Also write it as one self-contained page.")
 @json_option
 def compare(
     first: Path,
@@ -103,7 +102,7 @@ def compare(
     metavar="RULE",
     help='A limit, such as "race_changed.disparity@race <= 0.05" or "success >= 90%". May be repeated.',
 )
-@click.option("--baseline", type=_RUN, metavar="RUN", help="A run that this one must not be worse than.")
+@click.option("--baseline", type=PATH, metavar="RUN", help="A run that this one must not be worse than.")
 @click.option(
     "--margin",
     "margins",
@@ -118,8 +117,8 @@ def compare(
     is_flag=True,
     help="Also decide by judges that are not validated for a number. Without it, such rules are inconclusive.",
 )
-@click.option("--junit", type=_FILE, help="Also write JUnit XML.")
-@click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
+@click.option("--junit", type=FILE, help="Also write JUnit XML.")
+@click.option("--markdown", type=FILE, help="Also write a summary for a pull request.")
 @json_option
 def gate(
     audit: Path,
@@ -175,9 +174,9 @@ def gate(
 
 
 @click.command()
-@click.argument("bundle", type=_FILE)
+@click.argument("bundle", type=FILE)
 @click.option("--root", metavar="HEX", help="The root that was published; another one is a difference.")
-@click.option("--key", type=_FILE, metavar="PUBKEY", help="Check the signature BUNDLE.sig with this SSH public key.")
+@click.option("--key", type=FILE, metavar="PUBKEY", help="Check the signature BUNDLE.sig with this SSH public key.")
 @json_option
 def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> None:
     r"""Check a bundle offline: every hash, every row, every number.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import json_option, print_json, print_next, print_open
+from stillme.cli.options import FILE, FOLDER, json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
 
@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from stillme.findings.single.mitigate import PortraitDescription
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command()
-@click.argument("edited", type=_FILE)
-@click.option("--source", type=_FILE, required=True, help="The picture before the edit.")
+@click.argument("edited", type=FILE)
+@click.option("--source", type=FILE, required=True, help="The picture before the edit.")
 @click.option("--prompt", default="", help="What the editor was asked to do.")
 @click.option("--judge", "judges", multiple=True, default=["instruments"], show_default=True, help="May be repeated.")
 @click.option("--set", "settings", multiple=True, metavar="[JUDGE.]KEY=VALUE", help="A setting of a judge; repeatable.")
@@ -35,10 +32,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="How several judges' scores become one.",
 )
-@click.option(
-    "--html", type=_FILE, help="Also write one page with both pictures, a slider and the places that changed."
-)
-@click.option("--overlay", type=_FILE, help="Also write a PNG that shows where the instruments looked.")
+@click.option("--html", type=FILE, help="Also write one page with both pictures, a slider and the places that changed.")
+@click.option("--overlay", type=FILE, help="Also write a PNG that shows where the instruments looked.")
 @json_option
 def check(
     edited: Path,
@@ -100,14 +95,10 @@ def check(
 @click.argument("judge")
 @click.option("--parameters", default="", metavar="TOML", help="The judge's parameters, as in audit.toml.")
 @click.option("--quick", is_flag=True, help="Only 4 portraits a skin tone. Validates nothing and is not kept.")
-@click.option(
-    "--renders",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Your own rendered calibration set; by default the embedded one.",
-)
+@click.option("--renders", type=FOLDER, help="Your own rendered calibration set; by default the embedded one.")
 @click.option(
     "--photographs",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="A folder of labelled photographs: only there can `another person` be tested.",
 )
 @click.option(
@@ -117,7 +108,7 @@ def check(
     help="Pairs of the stress check: re-encoded, resized, swapped, without a picture, with noise. 0 leaves it out.",
 )
 @click.option("--second-server", default="", metavar="URL", help="The same model elsewhere, for the stress check.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
+@click.option("--out", type=FOLDER, help="Folder for the pairs and answers.")
 @json_option
 def calibrate(
     judge: str,
@@ -222,7 +213,7 @@ stillme mitigate anna.jpg --prompt "…" --editor gemini --extractor a=openai-co
     help="Where the feature sentence stands.",
 )
 @click.option("--seed", type=int, help="The editor's seed; by default its own.")
-@click.option("--out", type=_FILE, help="File for the edited picture; by default IMAGE-mitigated.png beside you.")
+@click.option("--out", type=FILE, help="File for the edited picture; by default IMAGE-mitigated.png beside you.")
 @json_option
 def mitigate(
     image: str,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillme.cli.options import (
+    FOLDER,
+    PATH,
     Command,
     audit_argument,
     browser_option,
@@ -200,8 +202,8 @@ def serve(
 
 
 @click.command()
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--into", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run to add to.")
+@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.option("--into", type=FOLDER, required=True, help="The run to add to.")
 @json_option
 def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
     """Add the rows and pictures of RUNS to one run.

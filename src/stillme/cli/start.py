@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, print_json, print_next, print_open
+from stillme.cli.options import FILE, FOLDER, PATH, audit_argument, json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--title", default="", help="Shown in the report; by default the folder's name.")
 @click.option(
     "--editor", "editors", multiple=True, metavar="NAME", help="An editor of `stillme list editors`; may be repeated."
@@ -36,14 +36,14 @@ from stillme.core.errors import StillmeError
 )
 @click.option(
     "--portraits",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="FOLDER",
     help="A set such as my-set/v1: factors, reference and genders are written as it has them.",
 )
 @click.option(
     "--from",
     "run",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     help="For `mitigation`: the first experiment's run, whose baseline edits are taken over.",
 )
@@ -84,7 +84,7 @@ def new(folder: Path, like: str | None, plugin: str | None, force: bool, **wante
 @click.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path("stillme-demo"),
     show_default=True,
     help="Folder for the demo's run.",
@@ -125,7 +125,7 @@ def demo(out: Path, as_json: bool) -> None:
     metavar="[SHARE]",
     help="Also show what other designs detect in this share of audits: 0.8 unless given.",
 )
-@click.option("--like", type=click.Path(path_type=Path), help="Take rate, spread, seconds and prices from this run.")
+@click.option("--like", type=PATH, help="Take rate, spread, seconds and prices from this run.")
 @click.option("--quantity", default="", help="With --like: the rate to take, such as soft_erasure.")
 @click.option(
     "--seconds-per-edit",
@@ -138,7 +138,7 @@ def demo(out: Path, as_json: bool) -> None:
 @click.option(
     "--requests",
     "requests_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE.csv",
     help="Also write every request that an editor `folder` must find: source, instruction, seed, file name.",
 )
@@ -171,11 +171,11 @@ def plan(
     planned = plan_audit(audit, PlanOptions(seconds=_seconds(seconds), **options))
     requests = write_requests(audit, requests_file) if requests_file else None
     if as_json:
-        print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))
+        print_json(planned.as_json() | ({"requests_file": str(requests_file)} if requests else {}))
         return
     echo(planned.as_text(power=power is not None))
     if requests:
-        echo(f"\n{requests.as_text()}")
+        echo(f"\n{requests}")
     if planned.obstacles:
         print_next("plan", audit)
     elif planned.finished:

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
+from stillme.cli.options import FILE, FOLDER, PATH, Command, json_option, opened_run, print_json, print_next
 from stillme.cli.terminal import echo
 from stillme.core.tables import counted
 
 if TYPE_CHECKING:
     from stillme.study.opening import Study
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-
 
 def _study_argument(command: Command) -> Command:
-    return click.argument("study", type=_FOLDER, default=".", metavar="[STUDY]")(command)
+    return click.argument("study", type=FOLDER, default=".", metavar="[STUDY]")(command)
 
 
 @contextmanager
@@ -57,8 +55,8 @@ def study_group() -> None:
 
 
 @study_group.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=_FOLDER, help="Folder of the study; by default `study` inside the run.")
+@click.argument("run", type=PATH)
+@click.option("--out", type=FOLDER, help="Folder of the study; by default `study` inside the run.")
 @_count("--items", default=500, text="Items to draw, balanced over prompts, groups and editors.", least=1)
 @_count("--per-task", default=50, text="Items per participant.", least=1)
 @click.option(
@@ -219,7 +217,7 @@ def status(study: Path, as_json: bool) -> None:
     show_default=True,
     help="Format of the tables.",
 )
-@click.option("--to", type=_FOLDER, help="By default `export` in the study.")
+@click.option("--to", type=FOLDER, help="By default `export` in the study.")
 @json_option
 def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
     """Write ratings, items, raters and exclusions as tables, with a codebook.
@@ -238,7 +236,7 @@ def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
 
 
 @study_group.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @_study_argument
 @json_option
 def submissions(study: Path, file: Path, as_json: bool) -> None:
@@ -295,12 +293,12 @@ def password(study: Path) -> None:
 @study_group.command()
 @_study_argument
 @click.option(
-    "--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where the study was drawn from."
+    "--run", "run_folder", type=FOLDER, help="Where the run is now; by default where the study was drawn from."
 )
 @click.option("--wait", default=0.0, help="Seconds to wait while another process writes to the run.")
 @click.option(
     "--demographics",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Prolific's demographic export, for Table 17. Only counts are kept, and none below 5.",
 )
 @click.option("--exclude-flagged", "flagged", flag_value="exclude", help="Exclude raters who failed checks.")

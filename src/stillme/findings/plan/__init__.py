@@ -2,6 +2,6 @@
 
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions
 from stillme.findings.plan.plan import AuditPlan, plan_audit
-from stillme.findings.plan.requests import RequestList, write_requests
+from stillme.findings.plan.requests import write_requests
 
-__all__ = ["Assumptions", "AuditPlan", "PlanOptions", "RequestList", "plan_audit", "write_requests"]
+__all__ = ["Assumptions", "AuditPlan", "PlanOptions", "plan_audit", "write_requests"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from stillme import audit as audits
@@ -34,29 +33,11 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestList:
-    """A table of requests that was written."""
+def write_requests(path: Path, file: Path) -> str:
+    """Write every request that an editor of finished files must find; of an audit without one, all requests.
 
-    file: Path
-    editors: tuple[str, ...]
-    requests: int
-    undescribed: tuple[str, ...]
-    """Portraits without a feature sentence: their instructions are empty in the arms that need one."""
-    how: str
-    """How the sentences that are missing can be made; empty if none is."""
-
-    def as_text(self) -> str:
-        """For people."""
-        lines = [f"Wrote {self.file}: {counted(self.requests, 'request')} to {', '.join(self.editors)}."]
-        if self.undescribed:
-            undescribed = counted(len(self.undescribed), "portrait has", "portraits have")
-            lines.append(f"{undescribed} no feature sentence yet. {self.how}")
-        return "\n".join(lines)
-
-
-def write_requests(path: Path, file: Path) -> RequestList:
-    """Write every request that an editor of finished files must find; of an audit without one, all requests."""
+    Returns what was written, and which portraits lack the feature sentence that their instructions need, for people.
+    """
     audit = audits.load(path, ready=False)
     readers = [named for named in audit.editors if overrides(named.editor, "expected_file")]
     editors = readers or list(audit.editors)
@@ -78,14 +59,10 @@ def write_requests(path: Path, file: Path) -> RequestList:
                 yield row
 
     write_csv(file, COLUMNS, rows())
-    undescribed = tuple(portrait for portrait in needed if portrait not in features)
-    return RequestList(
-        file=file,
-        editors=tuple(named.name for named in editors),
-        requests=count,
-        undescribed=undescribed,
-        how=how if undescribed else "",
-    )
+    written = f"Wrote {file}: {counted(count, 'request')} to {', '.join(named.name for named in editors)}."
+    if undescribed := len(needed.keys() - features.keys()):
+        written += f"\n{counted(undescribed, 'portrait has', 'portraits have')} no feature sentence yet. {how}"
+    return written
 
 
 def _rows(
