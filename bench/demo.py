@@ -31,7 +31,6 @@ def main() -> None:
     for name, seconds in taken.items():
         print(f"{name:<8}{seconds:>7.1f} CPU s")
     whole = sum(taken.values())
-    print(f"{'all':<8}{whole:>7.1f} CPU s, ×{whole / TARGET:.2f} of the target")
     note(__name__, "the demo", whole, "s", peer=f"target of {TARGET:g}", of=TARGET)
     inside = [
         isinstance(gap.recovered, Interval) and gap.recovered.low <= gap.planted <= gap.recovered.high for gap in gaps
