@@ -56,8 +56,6 @@ def main() -> None:
         }
         if find_spec("inspect_ai"):
             methods["Inspect AI"] = partial(_inspect, url)
-        else:
-            print("Inspect AI is not installed: `pip install inspect-ai`")
         for method in methods.values():
             method(pairs[:4])  # imports and connections
         measured: dict[str, list[float]] = {name: [] for name in methods}
