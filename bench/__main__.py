@@ -24,7 +24,6 @@ def main() -> None:
     print(f"\n{_figures.table(before)}\n")
     print(f"{has['cpu']}, {has['cores']} cores, load {has['load']}; {has['system']}; Python {has['python']}")
     _figures.remember()
-    print(f"kept in {_figures.HISTORY}")
     if missed:
         sys.exit("missed: " + "; ".join(missed))
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +36,18 @@ def note(bench: str, name: str, value: float, unit: str, *, peer: str, of: float
     """Keep a figure for the table: `of` is the peer's figure in the same unit."""
     bench = bench.rpartition(".")[2]
     figures.append(Figure(bench=bench, name=name, value=value, unit=unit, peer=peer, ratio=value / of))
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Processor seconds of this process, its threads and its children."""
+    before = _used()
+    work()
+    return _used() - before
+
+
+def _used() -> float:
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def machine() -> dict[str, str | int | float]:

@@ -9,7 +9,7 @@ environment of their own; name its interpreter:
 
 Processor time, not wall time, so that other work on the machine does not count.
 
-Then the card of skin on photographs, where there are some: `python -m bench._photographs --help`.
+The card of skin on photographs has a command of its own: `python -m bench._photographs --help`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,6 @@ def main() -> None:
             print(f"ratio                                   {ours['cached'] / theirs:6.1f} × as an audit does it")
         else:
             print("dlib + MediaPipe                        not measured: STILLME_PEERS names no interpreter")
-    from bench import _photographs
-
-    _photographs.main()
     assert ours["cached"] >= TARGET, "slower than the target"
 
 

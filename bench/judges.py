@@ -2,9 +2,6 @@
 
 The server runs in its own process. Compared in turns within the same run, by CPU time: a bare httpx loop that posts the
 same files, and Inspect AI if it is installed.
-
-The limit is what the latency allows, or what a core allows at the CPU time that our calls take, whichever is lower. The
-share of a core that a shared machine really gives is measured just before each turn. Results are medians over turns.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,9 +38,7 @@ SOURCES = 25
 SIDE = 1024
 LATENCY = 0.05
 CONCURRENCY = 50
-TARGET_SHARE = 0.85
 TURNS = 5
-SPIN_SECONDS = 0.3
 PROMPT = Prompt(id="x", text="Dress the person in a dark suit.", category="own", subcategory="own")
 
 
@@ -53,10 +47,6 @@ Method = Callable[[Sequence[Pair]], int]
 
 
 def main() -> None:
-    missing = [name for name in ("pydantic_ai", "openai") if find_spec(name) is None]
-    if missing:
-        print(f"not run: {', '.join(missing)} not installed (`pip install 'stillme[judges]'`)")
-        return
     with tempfile.TemporaryDirectory() as scratch, _server() as url:
         pairs = _pairs(Path(scratch))
         turns = [pairs[start::TURNS] for start in range(TURNS)]
@@ -66,59 +56,24 @@ def main() -> None:
         }
         if find_spec("inspect_ai"):
             methods["Inspect AI"] = partial(_inspect, url)
-        else:
-            print(f"{'Inspect AI':<28}{'–':>8} not installed (`pip install inspect-ai`)")
         for method in methods.values():
             method(pairs[:4])  # imports and connections
-        measurements: dict[str, list[Measurement]] = {name: [] for name in methods}
+        measured: dict[str, list[float]] = {name: [] for name in methods}
         for turn in turns:
             for name, method in methods.items():
-                measurements[name].append(_measure(name, turn, method))
-        ideal = CONCURRENCY / LATENCY
-        print(f"{'latency allows':<28}{ideal:>8,.0f} pairs/s")
-        for name, turns_of in measurements.items():
-            rate, cpu = median(turn.rate for turn in turns_of), median(turn.cpu for turn in turns_of)
-            print(f"{name:<28}{rate:>8,.1f} pairs/s, {1000 * cpu:.1f} ms of client CPU per pair")
-        ours = measurements["stillme"]
-        for name in methods.keys() - {"stillme"}:
-            theirs = median(turn.cpu for turn in measurements[name])
-            cpu = median(turn.cpu for turn in ours)
-            print(f"{f'against {name}':<28}{f'×{cpu / theirs:.2f}':>8} of its CPU")
-            note(__name__, "client CPU of a pair", 1000 * cpu, "ms", peer=name, of=1000 * theirs)
-        core = median(turn.core for turn in ours)
-        share = median(turn.rate / min(ideal, turn.core / turn.cpu) for turn in ours)
-        print(f"{'share of a core available':<28}{core:>8.0%}")
-        # Encoding images releases the GIL, so two cores can give more than one core's worth.
-        print(f"{'share of one core’s limit':<28}{share:>8.0%}, target {TARGET_SHARE:.0%}")
-        assert share >= TARGET_SHARE, "slower than the target"
+                measured[name].append(_measure(name, turn, method))
+        cpu = {name: median(seconds) for name, seconds in measured.items()}
+        for name, seconds in cpu.items():
+            if name != "stillme":
+                note(__name__, "client CPU of a pair", 1000 * cpu["stillme"], "ms", peer=name, of=1000 * seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """One turn of one method."""
-
-    rate: float
-    """Pairs per second."""
-    cpu: float
-    """Seconds of client CPU per pair."""
-    core: float
-    """The share of a core that a busy thread got just before."""
-
-
-def _measure(name: str, pairs: Sequence[Pair], method: Method) -> Measurement:
-    core = _core()
-    started, cpu = time.perf_counter(), time.process_time()
+def _measure(name: str, pairs: Sequence[Pair], method: Method) -> float:
+    """Seconds of client CPU a pair."""
+    cpu = time.process_time()
     answered = method(pairs)
-    seconds, cpu = time.perf_counter() - started, (time.process_time() - cpu) / len(pairs)
     assert answered == len(pairs), f"{name}: {answered} answers to {len(pairs)} questions"
-    return Measurement(rate=len(pairs) / seconds, cpu=cpu, core=core)
-
-
-def _core() -> float:
-    started, cpu = time.perf_counter(), time.thread_time()
-    while time.perf_counter() - started < SPIN_SECONDS:
-        pass
-    return (time.thread_time() - cpu) / (time.perf_counter() - started)
+    return (time.process_time() - cpu) / len(pairs)
 
 
 def _stillme(url: str, pairs: Sequence[Pair]) -> int:
@@ -221,20 +176,21 @@ def _data_uri(image: ImageFile) -> str:
 def _pairs(folder: Path) -> list[Pair]:
     """JPEGs of the size that editors return, with as much detail as a portrait."""
     generator = np.random.default_rng(0)
-    sources = [_photo(generator, folder / f"s{index}.jpg") for index in range(SOURCES)]
-    edits = [_photo(generator, folder / f"e{index}.jpg") for index in range(PAIRS)]
-    size = sum(image.path.stat().st_size for image in edits) / len(edits)
-    print(f"{'images':<28}{size / 1000:>8,.0f} kB each, {SIDE} px")
+    sources = [photo(generator, folder / f"s{index}.jpg") for index in range(SOURCES)]
+    edits = [photo(generator, folder / f"e{index}.jpg") for index in range(PAIRS)]
     return [
         Pair(edit=str(index), sources=(sources[index * SOURCES // PAIRS],), edited=edit, prompt=PROMPT)
         for index, edit in enumerate(edits)
     ]
 
 
-def _photo(generator: np.random.Generator, file: Path) -> ImageFile:
-    coarse = Image.fromarray(generator.integers(0, 255, (16, 16, 3), dtype=np.uint8)).resize((SIDE, SIDE))
-    fine = Image.fromarray(generator.integers(0, 255, (SIDE // 4, SIDE // 4, 3), dtype=np.uint8)).resize((SIDE, SIDE))
-    Image.blend(coarse, fine, 0.2).save(file, "JPEG", quality=90)
+def photo(stream: np.random.Generator, file: Path, side: int = SIDE) -> ImageFile:
+    """A picture with as much detail as a portrait."""
+    rough, fine = (
+        Image.fromarray(stream.integers(0, 255, (small, small, 3), dtype=np.uint8)).resize((side, side))
+        for small in (16, side // 4)
+    )
+    Image.blend(rough, fine, 0.2).save(file, "JPEG", quality=90)
     return ImageFile.of(file)
 
 

@@ -6,7 +6,6 @@ same disk in the same run; peak memory at 100,000 requests against 10,000.
 
 from __future__ import annotations
 
-import os
 import resource
 import sqlite3
 import subprocess
@@ -17,10 +16,8 @@ from pathlib import Path
 
 from bench._figures import note
 from stillme.api.pipeline import run_stages
-from stillme.audit import load
 from stillme.core import images
-from stillme.core.types import Edited, digest
-from stillme.runs.store import EditRow, Store
+from stillme.core.types import digest
 
 TARGET = 1500
 PORTRAITS = 100
@@ -42,8 +39,6 @@ def main() -> None:
         note(__name__, "edit and judge", large["work"], "requests/s", peer=f"target of {TARGET:,}", of=TARGET)
         note(__name__, "rows", rows, "rows/s", peer="a bare SQLite loop", of=bare)
         note(__name__, "peak memory of the work", large["work_mb"], "MB", peer="10,000 requests", of=small["work_mb"])
-        if os.environ.get("STILLME_BENCH_MILLION"):
-            _print_a_million(folder)
         assert large["work"] >= TARGET, "slower than the target"
         assert growth["work_mb"] <= 1.3, "memory grows with the number of requests"
 
@@ -111,45 +106,3 @@ def _bare_rows_per_second(path: Path, rows: int) -> float:
         )
         connection.execute("COMMIT")
     return rows / (time.perf_counter() - begun)
-
-
-def _print_a_million(folder: Path) -> None:
-    """What the store takes for a million edits, in processor seconds: the disk and other processes do not count."""
-    bare = _in_a_process(f"bench.spine.write_bare_million({str(folder / 'bare-million.sqlite')!r})")
-    ours = _in_a_process(f"bench.spine.write_and_resume_a_million({str(folder / 'million')!r})")
-    (writing_bare, bare_mb), (writing, written_mb, resuming, peak_mb) = bare, ours
-    print(f"a million edits written {writing:>8,.1f} s, ×{writing / writing_bare:.2f} of a bare SQLite loop", end=" ")
-    print(f"({writing_bare:,.1f} s), {written_mb:,.0f} MB ({bare_mb:,.0f} MB)")
-    print(f"nothing left to do      {resuming:>8,.1f} s at a million requests, recorded first; {peak_mb:,.0f} MB")
-    note(__name__, "a million edits written", writing, "s", peer="a bare SQLite loop", of=writing_bare)
-
-
-def _in_a_process(call: str) -> list[float]:
-    code = f"import bench.spine; {call}"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return [float(word) for word in done.stdout.split()]
-
-
-def write_bare_million(name: str) -> None:
-    begun = time.process_time()
-    _bare_rows_per_second(Path(name), 1_000_000)
-    print(time.process_time() - begun, _peak_mb())
-
-
-def write_and_resume_a_million(name: str) -> None:
-    """Write finished edits as a run would, then run with nothing left to do."""
-    folder = Path(name)
-    write_audit(folder, 1_000_000)
-    loaded = load(folder, ready=False)
-    begun = time.process_time()
-    with Store.writing(folder) as store:
-        batch: list[EditRow] = []
-        for request in loaded.requests(loaded.editors[0]):
-            batch.append(EditRow(request=request, outcome=Edited(image=b""), image=None, attempts=1, seconds=0, cost=0))
-            if len(batch) == 5000:
-                store.add(batch)
-                batch = []
-        store.record_audit(loaded.hash, loaded.resolved)
-    written, written_mb = time.process_time(), _peak_mb()
-    run_stages(folder, ("edit",))
-    print(written - begun, written_mb, time.process_time() - written, _peak_mb())

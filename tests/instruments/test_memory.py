@@ -10,8 +10,8 @@ import pytest
 
 from stillme.core.images import read_rgb
 from stillme.instruments import faces, identity
-from stillme.instruments.descriptions import describe
 from stillme.instruments.faces import detection, landmarks, memory
+from stillme.instruments.faces.memory import describe
 from stillme.instruments.fingerprint import code_hash
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits

@@ -17,11 +17,10 @@ from stillme.runs.store import Attempt
 from stillme.runs.store.rows import Done
 from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.interrupt import Stop
-from stillme.work.lookup import grouped, missing
 from stillme.work.loop import Activity, run, run_concurrently, run_sequentially, steps
 from stillme.work.options import RunOptions
 from stillme.work.spending import Budget, Spending
-from stillme.work.stage import Limits, Session, Stage
+from stillme.work.stage import Limits, Session, Stage, grouped, missing
 from stillme.work.tally import Ended, Tally
 
 Result = str | Failed

@@ -14,9 +14,9 @@ import numpy as np
 from stillme.api.demo import write_demo
 from stillme.core.images import read_rgb
 from stillme.instruments import faces
-from stillme.instruments.descriptions import describe
 from stillme.instruments.faces import memory
 from stillme.instruments.faces.landmarks import Mesh
+from stillme.instruments.faces.memory import describe
 from stillme.instruments.fingerprint import code_hash
 from stillme.portraits.folder import load
 

@@ -13,9 +13,8 @@ from stillme.core.types import Assessment, Pair
 from stillme.runs.control_pairs.asking import ControlPair, ControlPairs, ControlTask
 from stillme.runs.store import AssessmentRow, Store
 from stillme.runs.store.rows import Done
-from stillme.work.lookup import missing_in
 from stillme.work.shards import Shard
-from stillme.work.stage import Session
+from stillme.work.stage import Session, missing_in
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task, example_of
 

@@ -14,9 +14,8 @@ from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_
 from stillme.runs.store import EditRow, Store
 from stillme.runs.store.opening import LEDGER
 from stillme.runs.store.rows import Done
-from stillme.work.lookup import grouped, missing_in
 from stillme.work.loop import Activity, run_sequentially, work_on
-from stillme.work.stage import Limits, Session, Stage, limits_of
+from stillme.work.stage import Limits, Session, Stage, grouped, limits_of, missing_in
 from stillme.work.tally import Ended, Tally
 from stillme.work.workers import EditWorker, Kept, Placed, WorkerSpec, is_hosted, label_of
 

@@ -24,9 +24,8 @@ from stillme.mitigation.features import (
 )
 from stillme.runs.store import FeatureRow, Store
 from stillme.runs.store.rows import Done
-from stillme.work.lookup import grouped, missing_in
 from stillme.work.loop import Activity, run_sequentially, steps
-from stillme.work.stage import Session, Stage, limits_of
+from stillme.work.stage import Session, Stage, grouped, limits_of, missing_in
 from stillme.work.tally import Tally
 
 _LONGEST = 50

@@ -15,10 +15,9 @@ from stillme.runs.store import Store
 from stillme.runs.store.rows import Done
 from stillme.work.answers import Answers, Asked, Mixture
 from stillme.work.edits import requests_of
-from stillme.work.lookup import grouped
 from stillme.work.loop import Activity, run_sequentially, work_on
 from stillme.work.recording import Calibrations
-from stillme.work.stage import Session, Stage, limits_of
+from stillme.work.stage import Session, Stage, grouped, limits_of
 from stillme.work.tally import Tally
 from stillme.work.tasks import Fresh, tasks_of
 from stillme.work.workers import LOST_PICTURE, JudgeWorker, Placed, WorkerSpec, is_hosted

@@ -1,23 +1,29 @@
-"""A worker in a process of its own: a call that takes its process down takes nothing else with it."""
+"""A worker in a process of its own: a call that takes its process down takes nothing else with it.
+
+Both sides speak in pickled frames, which are here: run as a program, `worker_process` is `__main__`, and its classes
+could not be unpickled elsewhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import pickle
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import IO, Any
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
-from stillme.work.messages import Ready, TaskBatch, TaskResults, read, write
 from stillme.work.workers import WorkerSpec
 
 DEATHS = 2
@@ -27,6 +33,51 @@ _LAST_SECONDS = 5.0
 """From the end of its input to its exit."""
 _STDERR_KEPT = 400
 """Characters from the end of the worker's standard error that a reason includes."""
+
+
+_HEADER = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBatch:
+    """Tasks with a number by which their results are recognised."""
+
+    number: int
+    tasks: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker is built; or why it could not be."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResults:
+    """What became of a batch."""
+
+    number: int
+    results: Sequence[Any]
+    problem: str = ""
+    """Why there are none."""
+
+
+def write(stream: IO[bytes], frame: object) -> None:
+    """Send one frame."""
+    data = pickle.dumps(frame)
+    stream.write(_HEADER.pack(len(data)) + data)
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> Any:
+    """The next frame; None when the other side is gone."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    (size,) = _HEADER.unpack(header)
+    data = stream.read(size)
+    return pickle.loads(data) if len(data) == size else None
 
 
 class WorkerDied(Exception):

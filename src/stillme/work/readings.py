@@ -26,9 +26,8 @@ from stillme.runs.store import EditRow, Store
 from stillme.work.answers import Answers
 from stillme.work.edits import requests_of
 from stillme.work.judgements import asking, worker_spec_of
-from stillme.work.lookup import grouped, missing_in
 from stillme.work.loop import Activity, run_sequentially, work_on
-from stillme.work.stage import Session, limits_of
+from stillme.work.stage import Session, grouped, limits_of, missing_in
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task
 from stillme.work.workers import JudgeWorker

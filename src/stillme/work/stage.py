@@ -1,25 +1,31 @@
-"""What one kind of work consists of, how much of it may run at once, and what all stages of a run share."""
+"""What a stage is: its work, its limits, what all stages of a run share, and which of its tasks have no row yet."""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from stillme.audit.config import ExecutorSection
 from stillme.core.types import Failed
-from stillme.runs.store.rows import Attempt, Done
+from stillme.runs.store import Store
+from stillme.runs.store.rows import Attempt, Done, Table
 from stillme.runs.store.rows import Stage as StageName
 from stillme.work.breaker import FailurePolicy
 from stillme.work.executors import Executor, Local
 from stillme.work.interrupt import Stop
 from stillme.work.options import RunOptions
 from stillme.work.spending import Spending
-from stillme.work.tally import Ended
+from stillme.work.tally import Ended, Tally
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_LOOK_AHEAD = 500
+"""Tasks whose keys are looked up together: one query each, and memory stays flat."""
 
 
 def _never() -> str:
@@ -99,3 +105,60 @@ class Session:
         if self.stop.requested:
             return Ended.INTERRUPTED
         return Ended.OVER_BUDGET if self.spending.out_of_time else None
+
+
+def missing(
+    tasks: Iterable[T],
+    key: Callable[[T], str],
+    finished: Callable[[Sequence[str]], set[str]],
+    tally: Tally,
+    *,
+    failed: Callable[[Sequence[str]], set[str]] | None = None,
+    only_failed: bool = False,
+) -> Iterator[T]:
+    """The tasks that have no final row, looked up a chunk at a time so that no grid is ever held whole.
+
+    Those that `failed` before come last: what fails always must not keep a rerun from the rest.
+    """
+    stream = iter(tasks)
+    again: list[T] = []
+    while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
+        keys = [key(task) for task in chunk]
+        done = finished(keys)
+        tally.already += len(done)
+        tried = failed(keys) if failed else set[str]()
+        for task, name in zip(chunk, keys, strict=True):
+            if name in done:
+                continue
+            if name in tried:
+                again.append(task)
+            elif not only_failed:
+                yield task
+    yield from again
+
+
+def missing_in(
+    store: Store,
+    table: Table,
+    tasks: Iterable[T],
+    session: Session,
+    tally: Tally,
+    *,
+    finished: Callable[[Sequence[str]], set[str]] | None = None,
+) -> Iterator[T]:
+    """Those that have no final row in a table of the ledger."""
+    finished = finished or partial(store.finished, table)
+    failed, only_failed = partial(store.failed, table), session.options.only_failed
+    return missing(tasks, _key_of, finished, tally, failed=failed, only_failed=only_failed)
+
+
+def _key_of(task: Any) -> str:
+    return task.key
+
+
+def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | None = None) -> Iterator[list[T]]:
+    """Neighbouring tasks in batches of up to `size`, which share `together` where it is given."""
+    runs = itertools.groupby(tasks, together) if together else [(None, iter(tasks))]
+    for _, neighbours in runs:
+        while batch := list(itertools.islice(neighbours, size)):
+            yield batch

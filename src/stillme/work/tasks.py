@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import ImageFile, Pair, Request
 from stillme.runs.store import Store
-from stillme.work.lookup import missing_in
-from stillme.work.stage import Session
+from stillme.work.stage import Session, missing_in
 from stillme.work.tally import Tally
 
 _LOOK_AHEAD = 500

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from stillme.work.messages import Ready, TaskBatch, TaskResults, read, write
+from stillme.work.processes import Ready, TaskBatch, TaskResults, read, write
 
 
 def main() -> None:

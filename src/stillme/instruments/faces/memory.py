@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,9 +22,14 @@ from stillme.instruments.faces.detection import MIN_SCORE, Face
 from stillme.instruments.faces.landmarks import Mesh
 from stillme.instruments.faces.raster import Picture
 
+if TYPE_CHECKING:
+    from stillme.instruments.identity import FaceDescription
+
 T = TypeVar("T")
 
 EMBEDDED = "embedded.npz"
+_IDENTITY = 128
+"""Numbers of a description that tell people apart; the rest is appearance."""
 _REMEMBERED = 1024
 """Results of at most 6 kB each."""
 
@@ -42,6 +47,15 @@ def mesh(rgb: Picture, face: Face) -> Mesh:
     """Fit the mesh to `face`."""
     box = np.array([face.left, face.top, face.width, face.height], dtype=np.float64)
     return recalled("mesh", rgb, box.tobytes() + face.points.tobytes(), lambda: landmarks.mesh(rgb, face))
+
+
+def describe(rgb: Picture, mesh: Mesh) -> FaceDescription:
+    """Read a face that the mesh was fitted to."""
+    from stillme.instruments import identity  # which itself needs faces
+
+    about = mesh.points.tobytes() + np.float64(mesh.presence).tobytes()
+    features = recalled("describe", rgb, about, lambda: identity.describe(rgb, mesh).features)
+    return identity.FaceDescription(identity=features[:_IDENTITY], appearance=features[_IDENTITY:])
 
 
 def recalled(what: str, rgb: Picture, about: bytes, compute: Callable[[], T]) -> T:

@@ -33,7 +33,7 @@ from stillme.runs.store.opening import (
     require_tables,
     writer_lock,
 )
-from stillme.runs.store.pictures import Pictures
+from stillme.runs.store.pictures import SUFFIXES, Pictures
 from stillme.runs.store.places import HERE, PicturePlace, Places
 from stillme.runs.store.rows import (
     EXTRACTION_COLUMNS,
@@ -302,7 +302,8 @@ class Store(Summaries):
         named = {*portraits, *self.pictures_named()}
         began = _seconds(configurations[0]["at"])
         last = _seconds(written[1]) + _BEFORE_ITS_ROW if written else math.inf
-        files = (path for path in self.pictures.folder.glob("??/*") if path.stem not in named)
+        pictures = (path for path in self.pictures.folder.glob("??/*") if path.suffix in SUFFIXES)  # none set aside
+        files = (path for path in pictures if path.stem not in named)
         return sum(not began <= path.stat().st_mtime <= last for path in files)
 
     def judgements(self, keys: Sequence[str]) -> Iterator[tuple[str, str, str, float | None]]:
