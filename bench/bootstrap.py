@@ -18,7 +18,7 @@ from bench.rows import AXES, FACTORS, Audit, write_rows
 from stillme import estimates
 from stillme.findings.exchange import RowsAsked, import_rows
 from stillme.findings.exchange.columns import ColumnMapping
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 SAMPLES = 1000
 
@@ -29,7 +29,7 @@ def main() -> None:
         write_rows(file, Audit(portraits=84))
         import_rows(file, folder, RowsAsked(groups=tuple(FACTORS), reference={"race": "White"}), ColumnMapping())
         started = time.process_time()
-        with Run.open(folder) as run:
+        with RecordedRun.open(folder) as run:
             estimates.estimate(run.results.edits, run.results.scores, run.settings)
         ours, started = time.process_time() - started, time.process_time()
         intervals = _bootstrap(pd.read_csv(file, dtype={"portrait": str}))

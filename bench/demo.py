@@ -14,7 +14,7 @@ from bench._figures import cpu_seconds, note
 from stillme.api.demo import write_demo
 from stillme.api.pipeline import Name, run_stages
 from stillme.core.types import Interval
-from stillme.runs import Run, known_answers
+from stillme.runs import RecordedRun, injected
 
 TARGET = 24.0
 """Processor seconds: 12 s on two cores."""
@@ -26,8 +26,8 @@ def main() -> None:
         write_demo(folder)
         stages: tuple[Sequence[Name], ...] = (("edit",), ("judge",), ("estimate", "report"))
         taken = {names[-1]: cpu_seconds(partial(run_stages, folder, names)) for names in stages}
-        with Run.open(folder) as run:
-            gaps = list(known_answers.gaps(run))
+        with RecordedRun.open(folder) as run:
+            gaps = list(injected.gaps(run))
     for name, seconds in taken.items():
         print(f"{name:<8}{seconds:>7.1f} CPU s")
     whole = sum(taken.values())

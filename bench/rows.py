@@ -114,7 +114,7 @@ def report_import(file: Path, into: Path) -> None:
 def report_statistics(run: Path) -> None:
     """Write every table, and print the processor seconds of each."""
     from stillme.findings.tables.analyses import Written, analyse
-    from stillme.runs import Run
+    from stillme.runs import RecordedRun
 
     class Watch:
         since = time.process_time()
@@ -128,7 +128,7 @@ def report_statistics(run: Path) -> None:
             print(name, now - self.since)
             self.since = now
 
-    analyse(Run.open(run), watch=Watch())
+    analyse(RecordedRun.open(run), watch=Watch())
     print(time.process_time(), own_peak())
 
 

@@ -24,7 +24,7 @@ from stillme.findings.calibration import standing_of
 from stillme.findings.tables.analyses import ANALYSES, analyse
 from stillme.findings.tables.estimates import write_tables
 from stillme.plugins import testing
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.study.config import StudyConfig
 from tests.command_lines import commands
 from tests.runs import fill, group, luck, people, scores, write_audit
@@ -123,7 +123,7 @@ def test_every_column_that_is_written_is_in_the_reference(reference: ModuleType,
         prompts=("O-01", "V-01"),
         arms=("baseline", "noop"),
     )
-    run = Run.open(fill(audit, lambda _, asked: scores(skin=3 + (group(asked) == "b") * (luck(asked) < 0.7))))
+    run = RecordedRun.open(fill(audit, lambda _, asked: scores(skin=3 + (group(asked) == "b") * (luck(asked) < 0.7))))
     computed = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     page = text_of("reference.md")
     first = (

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from stillme import report
 from stillme.estimates import estimate
 from stillme.report.data import report_data
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 STILLME = [sys.executable, "-m", "stillme"]
 PRACTICE = (1, 3, 1, 1, 3)
@@ -42,7 +42,7 @@ def make(folder: Path, scratch: Path, picture: Path | None = None) -> None:
     demo = scratch / "demo"
     subprocess.run([*STILLME, "demo", "--out", demo], check=True, capture_output=True)
     folder.mkdir(parents=True, exist_ok=True)
-    with Run.open(demo) as run:
+    with RecordedRun.open(demo) as run:
         data = report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
         # Without the run's folder there are no full pictures to lead to.
         (folder / "report.html").write_text(report.render(replace(data, folder=None)), "utf-8")

@@ -12,7 +12,7 @@ from stillme import audit
 from stillme.api.pipeline import run_stages
 from stillme.audit import Audit
 from stillme.core.errors import InvalidAudit
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 
 def write(folder: Path, roles: str, editor: str = 'use = "planted"', more: str = "", only: str = "[]") -> Path:
@@ -104,7 +104,7 @@ def test_planted_adherence_is_in_the_rows_with_both_people(tmp_path: Path):
     editor = 'use = "planted"\n[editors.parameters]\nroles = { adherence = 0.75, pronoun = 0.25 }'
     folder = write(tmp_path, "counterbalance = true", editor=editor, only='["W-01", "W-26"]')
     run_stages(folder, ("edit", "judge"))
-    found = Run.open(folder).results
+    found = RecordedRun.open(folder).results
     (drawn,) = (truth.value for truth in found.truths if truth.axis == "role_target")
     edits = found.edits
     assert edits.second is not None

@@ -19,7 +19,7 @@ from stillme.findings.tables.estimates import write_tables
 from stillme.report.data import report_data
 from stillme.report.findings import answers
 from stillme.report.gaps import decisive_gaps
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.calibration.test_measuring import calibrated, truthful
 from tests.runs import fill, group, people, scores, write_audit
 
@@ -33,7 +33,7 @@ def unseen(_editor: str, request: Request) -> dict[str, Rating]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRun]:
     tried = calibrated("skin_delta_l", truthful)
     passed = dict.fromkeys(load().groups, CalibrationVerdict.PASSED)
     by_tone = {
@@ -43,24 +43,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     }
     place = tmp_path_factory.mktemp("blind")
     folder = write_audit(place / "run", people(place / "people", per_group=40))
-    with pytest.MonkeyPatch.context() as patch, Run.open(fill(folder, unseen)) as opened:
+    with pytest.MonkeyPatch.context() as patch, RecordedRun.open(fill(folder, unseen)) as opened:
         patch.setattr(records, "calibration_of_judge", lambda _: replace(tried, by_tone=by_tone))
         yield opened
 
 
-def test_a_run_knows_its_peoples_skin_tones_from_its_folder_alone(run: Run):
+def test_a_run_knows_its_peoples_skin_tones_from_its_folder_alone(run: RecordedRun):
     tones = {portrait.attributes["group"]: run.results.tones[portrait.id] for portrait in run.design.portraits}
     assert tones == {"a": "lighter", "b": "darker"}
 
 
-def test_the_report_cannot_tell(run: Run):
+def test_the_report_cannot_tell(run: RecordedRun):
     data = report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
     _, kept = answers(data, decisive_gaps(data))
     assert kept.verdict == "cannot tell"
     assert kept.sentences == (f"Skin Tone Change: the judge {NOTE}.",)
 
 
-def test_the_gate_is_inconclusive_where_the_judge_is_blind_and_decides_elsewhere(run: Run):
+def test_the_gate_is_inconclusive_where_the_judge_is_blind_and_decides_elsewhere(run: RecordedRun):
     rules = ("skin_lightened <= 0.2", "skin_lightened.disparity@group <= 0.2", "race_changed <= 0.2")
     rules += ("skin_lightened.group@group#a <= 0.2", "skin_lightened.group@group#b <= 0.2")
     everyone, gap, race, lighter, darker = gate(run, Asked(rules=rules)).decisions
@@ -70,7 +70,7 @@ def test_the_gate_is_inconclusive_where_the_judge_is_blind_and_decides_elsewhere
     assert race.verdict is lighter.verdict is Decided.PASSED
 
 
-def test_tables_say_so_beside_each_number(run: Run, tmp_path: Path):
+def test_tables_say_so_beside_each_number(run: RecordedRun, tmp_path: Path):
     results = run.results
     tables = write_tables(
         estimate(results.edits, results.scores, run.settings), tmp_path, run.settings, records.standing_of(run)
@@ -82,13 +82,13 @@ def test_tables_say_so_beside_each_number(run: Run, tmp_path: Path):
     assert notes["group", "b"] == notes["all", ""] == notes["disparity", ""] == NOTE
 
 
-def test_on_people_whom_the_judge_sees_it_is_validated(tmp_path: Path, run: Run):
+def test_on_people_whom_the_judge_sees_it_is_validated(tmp_path: Path, run: RecordedRun):
     folder = write_audit(tmp_path / "lighter", people(tmp_path / "some", groups="a"))
-    with Run.open(fill(folder, unseen)) as lighter:
+    with RecordedRun.open(fill(folder, unseen)) as lighter:
         assert records.standing_of(lighter)["judge"]["skin_tone"] == "passed"
 
 
-def test_without_a_measured_skin_tone_a_partial_validation_is_none(tmp_path: Path, run: Run):
+def test_without_a_measured_skin_tone_a_partial_validation_is_none(tmp_path: Path, run: RecordedRun):
     folder = write_audit(tmp_path / "unmeasured", people(tmp_path / "others"))
-    with Run.open(fill(folder, lambda *_: scores())) as unmeasured:
+    with RecordedRun.open(fill(folder, lambda *_: scores())) as unmeasured:
         assert records.standing_of(unmeasured)["judge"]["skin_tone"] == "blind: darker"

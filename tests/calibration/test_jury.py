@@ -23,7 +23,7 @@ from stillme.findings.gate import Asked, Verdict, gate
 from stillme.portraits.synthetic import portraits, portraits_36
 from stillme.report.data import report_data
 from stillme.report.findings import find
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 FEW = (
     HonestEdit(kind="mirror"),
@@ -45,7 +45,7 @@ def some() -> list[Portrait]:
 
 @dataclass(frozen=True)
 class Court:
-    run: Run
+    run: RecordedRun
     tried: Sequence[HonestEdit]
     trials: Sequence[Trial]
 

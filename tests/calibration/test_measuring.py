@@ -17,7 +17,7 @@ from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.findings.calibration import Calibration, CalibrationVerdict, calibration_of, records
 from stillme.findings.calibration.measuring import null_kinds
 from stillme.findings.calibration.records import EVERYONE
-from stillme.runs import Results, Run
+from stillme.runs import RecordedRun, Results
 from tests.records import portrait
 from tests.runs import fill, people, scores, write_audit
 
@@ -189,7 +189,7 @@ def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: p
         return replace(tried, verdicts=verdicts, by_tone=by_tone) if verdicts else None
 
     monkeypatch.setattr(records, "calibration_of_judge", known)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         standing = records.standing_of(run)["ensemble (mean)"]
         assert (standing["skin_tone"], standing["race_change"]) == ("passed", "untested")
         said["two"]["skin_tone"] = "failed"

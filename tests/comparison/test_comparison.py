@@ -17,14 +17,14 @@ from stillme.core.types import Abstained, Interval, Rating, Refused, Request
 from stillme.findings.compare import ChosenEditor, Worse, choose, compare, match, worse_when
 from stillme.findings.compare.comparison_text import as_json, as_markdown, as_text
 from stillme.findings.layout import page, plain
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
 Make = Callable[..., Path]
 
 
 def sides(first: Path, second: Path | None, names: tuple[str, str] | None) -> tuple[ChosenEditor, ChosenEditor]:
-    return choose(Run.open(first), Run.open(second) if second else None, names)
+    return choose(RecordedRun.open(first), RecordedRun.open(second) if second else None, names)
 
 
 def fair(_editor: str, request: Request) -> dict[str, Rating]:

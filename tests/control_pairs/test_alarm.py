@@ -14,7 +14,7 @@ from stillme.core.rubric.limits import load as load_limits
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.tables.analyses import analyse
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.control_pairs.pairs import drawn
 from stillme.runs.control_pairs.scoring import (
     FALSE_ALARMS,
@@ -124,11 +124,11 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert "more than the limits of calibration allow" in alarm
     assert summary.ended is Ended.COMPLETE
     assert summary.totals.to_retry == 0
-    assert f"  warning: {summary.known_answers[0].alarm}" in summary.as_text().splitlines()
-    assert summary.as_json()["alarms"] == [summary.known_answers[0].alarm]
-    with Run.open(audit.folder) as run:
+    assert f"  warning: {summary.control_pairs[0].alarm}" in summary.as_text().splitlines()
+    assert summary.as_json()["alarms"] == [summary.control_pairs[0].alarm]
+    with RecordedRun.open(audit.folder) as run:
         status = status_of(run)
-        written = analyse(run, only=["known_answers"])["known_answers"]
+        written = analyse(run, only=["control_pairs"])["control_pairs"]
     assert "warning: knowing is failing its control pairs" in status.as_text()
     assert json.loads(json.dumps(status.as_json()))["alarms"] == summary.as_json()["alarms"]
     assert written.rows > 8
@@ -137,7 +137,7 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert page.count("knowing is failing its control pairs") >= 2, "the section and the caveat"
     text = re.sub(r"<[^>]+>", "", page)
     assert re.search(r"Cannot tell: judge knowing failed its control pairs \(\d+ of \d+\)", text)
-    with Run.open(audit.folder) as run:
+    with RecordedRun.open(audit.folder) as run:
         decided = gate(run, Asked(rules=["success >= 0"], allow_uncalibrated=True))
     assert (decided.outcome, decided.exit_code) == (Verdict.NO_DATA, 3)
     assert "the judge failed its control pairs" in decided.decisions[0].checks[0].reason
@@ -150,7 +150,7 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
 def test_a_good_judge_raises_no_alarm_and_is_described_in_a_sentence(make: Make):
     audit, judge = make(share=0.5)
     summary = run_audit(audit)
-    (answers,) = summary.known_answers
+    (answers,) = summary.control_pairs
     assert answers.alarm == ""
     assert answers.answered == len(judge.hidden)
     assert str(answers).startswith(f"In this run knowing noticed {answers.changes.right} of {answers.changes.right} ")

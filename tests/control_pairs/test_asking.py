@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from stillme.api.pipeline import Ended, RunOptions, run_audit
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.control_pairs.pairs import drawn
 from stillme.runs.store import Store
 from stillme.work.stages import work
@@ -76,7 +76,7 @@ def test_nothing_of_the_run_changes_by_them(make: Make):
     plain, _ = make(name="plain", share=0.0)
     for each in (audit, plain):
         run_audit(each)
-    with Run.open(audit.folder) as one, Run.open(plain.folder) as other:
+    with RecordedRun.open(audit.folder) as one, RecordedRun.open(plain.folder) as other:
         assert len(one.store.control_pairs(audit.judges[0].judge.spec.key)) > 10
         assert one.design.hash == other.design.hash
         scores = [(score.axis, score.value.tolist()) for score in one.results.scores]

@@ -16,7 +16,7 @@ import tomli_w
 from stillme.api.pipeline import Ended, run_stages
 from stillme.findings.evidence import opened_bundle, seal, verify
 from stillme.findings.plan import plan_audit
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.control_pairs import asking
 from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
@@ -131,7 +131,7 @@ def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portrait
     for name, share in (("plain", 0.0), ("watched", 0.4)):
         folder = write(tmp_path / name, portraits, parameters(server), share)
         run_stages(folder, ("edit", "judge", "estimate", "report"))
-        with Run.open(folder) as run:
+        with RecordedRun.open(folder) as run:
             seal(run, tmp_path / f"{name}.zip")
         verification = verify(tmp_path / f"{name}.zip")
         assert verification.consistent, verification.differences

@@ -18,7 +18,7 @@ from stillme.core.errors import InvalidAudit
 from stillme.core.types import Arm, Edited, Failed, Refused
 from stillme.editors.folder import Folder, FolderParameters
 from stillme.findings.tables.paper import Chosen, make_tables
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.records import portrait, prompt, request
 
 PNG = images.encode_png(np.random.default_rng(0).integers(0, 255, (8, 6, 3), dtype=np.uint8))
@@ -420,7 +420,7 @@ def test_the_papers_role_audit_runs_from_its_100_files(tmp_path: Path, portraits
     (tmp_path / "aside.png").rename(missing)
     summary = run_stages(tmp_path, ("edit", "judge"))
     assert summary.ended is Ended.COMPLETE
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         (table,) = make_tables(run, Chosen(numbers=(7,)))
     assert [row.label for row in table.rows] == ["flux", "qwen"]
     assert "50 sentences" in "".join(table.notes)

@@ -17,7 +17,7 @@ from stillme.core.types import Arm, Edited, EditOutcome, Failed, Refused, Reques
 from stillme.editors.http import HttpEditor, HttpEditorParameters
 from stillme.plugins.testing import PROMPTS, check_plugin
 from stillme.portraits.synthetic import portraits
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
@@ -489,7 +489,7 @@ def test_a_run_says_once_that_a_new_checkpoint_is_not_noticed_and_status_when_ed
     folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"')
     run_stages(folder, ("edit",), RunOptions(say=said.append))
     assert sum("a new checkpoint behind" in text for text in said) == 1
-    status = status_of(Run.open(folder))
+    status = status_of(RecordedRun.open(folder))
     assert "made     http" in status.as_text()
     assert status.as_json()["made"]["http"]["first"].startswith("20")
     said.clear()

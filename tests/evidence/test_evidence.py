@@ -26,7 +26,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sums_of
 from stillme.core.types import Assessment, Failed, Rating, Refused, Request
 from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
 from tests.runs import fill, group, luck, people, scores, write_audit
 
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bundle(run: Path) -> Path:
     file = run.parent / "sealed.zip"
-    seal(Run.open(run), file)
+    seal(RecordedRun.open(run), file)
     return file
 
 
@@ -131,7 +131,7 @@ def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
 
 
 def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Path):
-    again = seal(Run.open(run), tmp_path / "again.zip")
+    again = seal(RecordedRun.open(run), tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
     assert again.root == verify(bundle).root
     assert {path.name for path in tmp_path.iterdir()} == {"again.zip"}
@@ -298,7 +298,7 @@ def test_a_title_prints_no_verdict_of_its_own(run: Path, tmp_path: Path):
     text = (folder / "audit.toml").read_text().replace("'''A made-up run'''", json.dumps(title))
     (folder / "audit.toml").write_text(text)
     fill(folder, lambda *_: None)
-    seal(Run.open(folder), tmp_path / "x.zip")
+    seal(RecordedRun.open(folder), tmp_path / "x.zip")
     verification = verify(tmp_path / "x.zip")
     assert verification.title == title
     shown = verification.as_text().splitlines()
@@ -314,7 +314,7 @@ def test_a_better_forger_is_found_by_the_published_root(run: Path, bundle: Path,
         write_audit(tmp_path / "forged", run.parent / "people", editors=("old",), prompts=("O-01",)),
         lambda *_: scores(),
     )
-    seal(Run.open(other), tmp_path / "forged.zip")
+    seal(RecordedRun.open(other), tmp_path / "forged.zip")
     assert verify(tmp_path / "forged.zip").consistent
     assert first(verify(tmp_path / "forged.zip", root=published)).startswith("SHA256SUMS (another root than expected)")
 
@@ -414,7 +414,7 @@ def test_labels_that_were_corrected_after_the_run_are_no_difference(tmp_path: Pa
     table = portraits / "portraits.csv"
     table.write_text(table.read_text().replace("p00.png,CC0-1.0,made up,a", "p00.png,CC0-1.0,asked,b"))
     fill(audit, lambda *_: None)
-    sealed = seal(Run.open(audit), tmp_path / "x.zip")
+    sealed = seal(RecordedRun.open(audit), tmp_path / "x.zip")
     assert verify(sealed.file).consistent, verify(sealed.file).as_text()
 
 
@@ -422,10 +422,10 @@ def test_labels_that_were_corrected_after_the_run_are_no_difference(tmp_path: Pa
 
 
 def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
-    sealed = seal(Run.open(run), tmp_path / "full.zip", with_images=True)
+    sealed = seal(RecordedRun.open(run), tmp_path / "full.zip", with_images=True)
     with zipfile.ZipFile(sealed.file) as source:
         names = source.namelist()
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         sources = {portrait.image.sha256 for portrait in opened.design.portraits}
         edited = {row.image for row in opened.rows() if row.image}
     assert {Path(name).stem for name in names if name.startswith("images/")} == sources | edited
@@ -437,7 +437,7 @@ def test_a_picture_that_is_gone_stops_the_sealing(run: Path, tmp_path: Path):
     shutil.copytree(run, copy)
     shutil.rmtree(copy / "images")
     with pytest.raises(StillmeError, match="missing from"):
-        seal(Run.open(copy), tmp_path / "x.zip", with_images=True)
+        seal(RecordedRun.open(copy), tmp_path / "x.zip", with_images=True)
     assert not (tmp_path / "x.zip").exists()
 
 
@@ -447,7 +447,7 @@ def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(run: Path, tmp_path: Path, 
     shutil.copytree(run, copy)
     secrets = ("prolific-5f3a9c", "rater-77-anna", "sk-live-0123456789abcdef")
     monkeypatch.setenv("OPENAI_API_KEY", secrets[2])
-    with Run.open(copy) as opened:
+    with RecordedRun.open(copy) as opened:
         row = next(row for row in opened.rows() if row.image)
         judge = opened.judges[0]
         ((key, _),) = judge.assessments(row.request.key, row.image)
@@ -465,7 +465,7 @@ def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(run: Path, tmp_path: Path, 
         assert store.query(number).fetchone() > before
         store.places.also_read(["s3://a-private-bucket/run"])
     assert all(secret.encode() in _bytes_of(copy) for secret in secrets[:2]), "the run itself has them"
-    with Run.open(copy) as opened:
+    with RecordedRun.open(copy) as opened:
         seal(opened, tmp_path / "x.zip")
     with zipfile.ZipFile(tmp_path / "x.zip") as source:
         everything = b"".join(source.read(name) for name in source.namelist())
@@ -494,7 +494,7 @@ def test_a_run_that_grows_meanwhile_is_sealed_as_it_was_read(
         return done
 
     monkeypatch.setattr(sealing, "copy_ledger", late)
-    seal(Run.open(copy), tmp_path / "x.zip")
+    seal(RecordedRun.open(copy), tmp_path / "x.zip")
     monkeypatch.undo()
     assert verify(tmp_path / "x.zip").consistent
     with Store.reading(copy) as store:
@@ -508,7 +508,7 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
         arms=("baseline", "feature", "noop"),
         prompts=("O-01",),
     )
-    seal(Run.open(fill(audit, answer)), tmp_path / "x.zip")
+    seal(RecordedRun.open(fill(audit, answer)), tmp_path / "x.zip")
     verification = verify(tmp_path / "x.zip")
     assert verification.consistent, verification.as_text()
     with zipfile.ZipFile(tmp_path / "x.zip") as source:
@@ -538,4 +538,4 @@ def test_the_commands(run: Path, tmp_path: Path):
     for options in (["--with-images"], ["--bundle", "x.zip", "--to", "y"]):
         assert CliRunner().invoke(cli, ["export", str(run), *options]).exit_code == 2
     with pytest.raises(StillmeError, match=r"should end in \.zip"):
-        seal(Run.open(run), tmp_path / "b.rar")
+        seal(RecordedRun.open(run), tmp_path / "b.rar")

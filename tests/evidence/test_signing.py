@@ -15,7 +15,7 @@ from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.evidence import seal, verify
 from stillme.findings.evidence.bundle import signature_of
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.runs import fill, people, scores, write_audit
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not on this machine")
@@ -52,7 +52,7 @@ def test_a_signed_bundle_is_authentic_to_a_reader_with_the_public_key(run: Path,
 @needs_ssh
 def test_a_signature_of_another_bundle_or_purpose_does_not_count(run: Path, tmp_path: Path):
     key = new_key(tmp_path / "key")
-    file = seal(Run.open(run), tmp_path / "b.zip", key=key).file
+    file = seal(RecordedRun.open(run), tmp_path / "b.zip", key=key).file
     signature = Path(f"{file}.sig")
     with zipfile.ZipFile(file) as source:
         (tmp_path / "SHA256SUMS").write_bytes(source.read("SHA256SUMS"))
@@ -70,7 +70,7 @@ def test_a_signature_of_another_bundle_or_purpose_does_not_count(run: Path, tmp_
 @needs_ssh
 def test_a_signature_can_be_checked_without_stillme(run: Path, tmp_path: Path):
     key = new_key(tmp_path / "key")
-    file = seal(Run.open(run), tmp_path / "b.zip", key=key).file
+    file = seal(RecordedRun.open(run), tmp_path / "b.zip", key=key).file
     with zipfile.ZipFile(file) as source:
         sums = source.read("SHA256SUMS")
     public = Path(f"{key}.pub").read_text()
@@ -82,19 +82,19 @@ def test_a_signature_can_be_checked_without_stillme(run: Path, tmp_path: Path):
 @needs_ssh
 def test_what_is_no_key_is_said(run: Path, tmp_path: Path):
     key = new_key(tmp_path / "key")
-    file = seal(Run.open(run), tmp_path / "b.zip").file
+    file = seal(RecordedRun.open(run), tmp_path / "b.zip").file
     with pytest.raises(StillmeError, match=r"no signature .*b\.zip\.sig"):
         verify(file, key=Path(f"{key}.pub"))
     with pytest.raises(StillmeError, match=r"no public key .*\.pub"):
         verify(file, key=key)
     with pytest.raises(StillmeError, match="There is no key"):
-        seal(Run.open(run), tmp_path / "c.zip", key=tmp_path / "none")
+        seal(RecordedRun.open(run), tmp_path / "c.zip", key=tmp_path / "none")
     with pytest.raises(StillmeError, match="could not sign"):
-        seal(Run.open(run), tmp_path / "c.zip", key=tmp_path / "b.zip")
+        seal(RecordedRun.open(run), tmp_path / "c.zip", key=tmp_path / "b.zip")
     assert not (tmp_path / "c.zip").exists(), "a bundle that could not be signed is not written"
 
 
 def test_without_the_tool_the_root_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StillmeError, match=r"need ssh-keygen .* --root"):
-        seal(Run.open(run), tmp_path / "b.zip", key=tmp_path / "key")
+        seal(RecordedRun.open(run), tmp_path / "b.zip", key=tmp_path / "key")

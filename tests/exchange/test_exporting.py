@@ -18,7 +18,7 @@ from stillme.core.errors import MissingExtra
 from stillme.core.types import Assessment, Rating, Refused, Request
 from stillme.findings.exchange import export_run
 from stillme.findings.exchange import exported_rows as writers
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names
 from tests.records import assessment_row, edit_row, request
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_every_format_says_the_same(run: Path, tmp_path: Path):
     for kind in ("csv", "jsonl", "parquet"):
-        export_run(Run.open(run), kind, tmp_path / "out")
+        export_run(RecordedRun.open(run), kind, tmp_path / "out")
     for table in (with_names(EDITS), with_names(JUDGEMENTS)):
         rows = parquet.read_table(tmp_path / "out" / f"{table.name}.parquet").to_pylist()
         lines = [json.loads(line) for line in (tmp_path / "out" / f"{table.name}.jsonl").read_text().splitlines()]
@@ -92,12 +92,12 @@ parameters.scores = { race_change = 4 }
 
 
 def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
-    written = export_run(Run.open(run), "jsonl", tmp_path / "out")
+    written = export_run(RecordedRun.open(run), "jsonl", tmp_path / "out")
     text = written[-1].read_text()
     for file in written[:-1]:
         for column in json.loads(file.read_text().splitlines()[0]):
             assert f"| {column} | " in text
-    schema = parquet.ParquetFile(export_run(Run.open(run), "parquet", tmp_path / "out")[0]).schema_arrow
+    schema = parquet.ParquetFile(export_run(RecordedRun.open(run), "parquet", tmp_path / "out")[0]).schema_arrow
     assert all(field.metadata[b"description"] for field in schema)
     assert "labels, not truth" in codebook()
 
@@ -105,7 +105,7 @@ def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
 def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
     run = fill(write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2)), lambda *_: None)
     for kind in ("csv", "parquet"):
-        export_run(Run.open(run), kind, tmp_path / "out")
+        export_run(RecordedRun.open(run), kind, tmp_path / "out")
     heads = (tmp_path / "out" / "judgements.csv").read_text().strip().split(",")
     assert heads == [column.name for column in with_names(JUDGEMENTS).columns]
     assert parquet.read_table(tmp_path / "out" / "edits.parquet").num_rows == 0
@@ -113,7 +113,7 @@ def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
 
 def test_parquet_is_written_a_group_at_a_time(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(writers, "_GROUP", 10)
-    export_run(Run.open(run), "parquet", tmp_path / "out")
+    export_run(RecordedRun.open(run), "parquet", tmp_path / "out")
     file = parquet.ParquetFile(tmp_path / "out" / "edits.parquet")
     assert file.metadata.num_rows == 32
     assert file.metadata.num_row_groups == 4
@@ -122,12 +122,12 @@ def test_parquet_is_written_a_group_at_a_time(run: Path, tmp_path: Path, monkeyp
 def test_parquet_without_pyarrow_says_what_to_install(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"stillme\[parquet\]"):
-        export_run(Run.open(run), "parquet", tmp_path / "out")
+        export_run(RecordedRun.open(run), "parquet", tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
 
 
 def test_what_a_spreadsheet_would_run_is_marked_as_text(run: Path, tmp_path: Path):
-    export_run(Run.open(run), "csv", tmp_path / "out")
+    export_run(RecordedRun.open(run), "csv", tmp_path / "out")
     text = (tmp_path / "out" / "edits.csv").read_text()
     assert "'=HYPERLINK(evil)" in text
     assert ",=HYPERLINK" not in text
@@ -177,5 +177,5 @@ def test_an_export_that_breaks_off_leaves_no_half_file(run: Path, tmp_path: Path
 
     monkeypatch.setattr(writers.json, "dumps", broken)
     with pytest.raises(OSError, match="disk full"):
-        export_run(Run.open(run), "jsonl", tmp_path / "out")
+        export_run(RecordedRun.open(run), "jsonl", tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -21,7 +21,7 @@ from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.findings.exchange.audit_run import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
-from stillme.runs import Results, Run
+from stillme.runs import RecordedRun, Results
 
 Write = Callable[..., Path]
 Rows = Iterable[Mapping[str, object]]
@@ -69,7 +69,7 @@ def assessments(folder: Path) -> int:
 
 
 def gathered(folder: Path) -> Results:
-    return Run.open(folder).results
+    return RecordedRun.open(folder).results
 
 
 def scores(folder: Path, axis: str, judge: str = "people") -> np.ndarray:

@@ -22,7 +22,7 @@ from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAske
 from stillme.findings.tables.analyses import BY_NAME
 from stillme.findings.tables.paper import Chosen, make_tables
 from stillme.findings.tables.paper.table import Number
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.pictures import Pictures
 
 GROUPS = RowsAsked(groups=("race", "gender"))
@@ -63,7 +63,7 @@ def test_rows_give_the_estimates_of_the_same_rows_in_python(tmp_path: Path):
     file = written(tmp_path / "rows.csv", without_states())
     summary = import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.edits, summary.scores, summary.portraits) == (192, 384, 24)
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     of_run = estimate(run.results.edits, run.results.scores, run.settings)
     of_frame = stillme.estimate(
         str(file),
@@ -93,7 +93,7 @@ def test_refusals_and_failures_are_rows_too(tmp_path: Path):
     rows[1] |= {"state": "failed", "race_change": "", "skin_tone": ""}
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.refused, summary.failed) == (1, 1)
-    states = Run.open(tmp_path / "run").results.edits.state
+    states = RecordedRun.open(tmp_path / "run").results.edits.state
     assert [int((states == state).sum()) for state in (EditState.REFUSED, EditState.FAILED)] == [1, 1]
 
 
@@ -105,7 +105,7 @@ def test_raters_stay_apart_and_their_agreement_is_there(tmp_path: Path):
     ]
     file = written(tmp_path / "rows.csv", rows)
     import_rows(file, tmp_path / "run", RowsAsked(groups=("race",), people=("people",)), ColumnMapping())
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     columns = [score for score in run.results.people if score.axis == "race_change"]
     assert len(columns) == 3
     first, last = columns[0].value, columns[2].value
@@ -207,7 +207,7 @@ def test_a_further_import_adds_to_the_run_and_contradicts_nothing(tmp_path: Path
         import_rows(file, tmp_path / "run", GROUPS, ColumnMapping(ignored=("skin_tone",)))
     assert import_rows(file, tmp_path / "run", RowsAsked(), ColumnMapping()).new == 96, "only those of the other editor"
     import_rows(file, tmp_path / "whole", GROUPS, ColumnMapping())
-    in_parts, whole = (Run.open(tmp_path / name).results for name in ("run", "whole"))
+    in_parts, whole = (RecordedRun.open(tmp_path / name).results for name in ("run", "whole"))
     assert in_parts.edits.keys == whole.edits.keys
     for one, other in zip(in_parts.scores, whole.scores, strict=True):
         np.testing.assert_array_equal(one.value, other.value)
@@ -227,9 +227,9 @@ def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
         with pytest.raises(KeyboardInterrupt):
             import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     with pytest.raises(StillmeError, match=r"interrupted.*again"):
-        Run.open(tmp_path / "run")
+        RecordedRun.open(tmp_path / "run")
     assert not import_rows(file, tmp_path / "run", GROUPS, ColumnMapping()).already
-    finished, whole = (Run.open(tmp_path / name).results for name in ("run", "whole"))
+    finished, whole = (RecordedRun.open(tmp_path / name).results for name in ("run", "whole"))
     assert finished.edits.keys == whole.edits.keys
     for one, other in zip(finished.scores, whole.scores, strict=True):
         np.testing.assert_array_equal(one.value, other.value)
@@ -239,7 +239,7 @@ def test_a_run_in_which_everything_was_refused_has_refusals_and_no_scores(tmp_pa
     rows = [row | {"state": "refused", "race_change": "", "skin_tone": ""} for row in scored()]
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.refused, summary.scores, summary.judges) == (192, 0, ())
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     (everyone,) = (
         row
         for row in estimate(run.results.edits, run.results.scores, run.settings)
@@ -314,7 +314,7 @@ def test_models_need_no_rater_where_people_have_one(tmp_path: Path):
     ]
     asked = RowsAsked(groups=("race",), people=("people",))
     import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", asked, ColumnMapping())
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     by_judge = {judge.name: judge.spec.key for judge in run.judges}
     said = {
         name: {str(effective.get("rater", "")) for *_, effective in run.store.answers_by(key)}
@@ -360,7 +360,7 @@ def test_a_reference_that_no_row_has_is_refused_before_the_run_is_made(
 
 
 def _prompts(run: Path) -> dict[str, Prompt]:
-    return {prompt.id: prompt for prompt in Run.open(run).design.prompts}
+    return {prompt.id: prompt for prompt in RecordedRun.open(run).design.prompts}
 
 
 def test_the_papers_prompts_are_known_by_id_or_text_and_others_by_their_columns(tmp_path: Path):
@@ -390,7 +390,7 @@ def test_a_prompt_that_ages_people_is_no_age_drift(tmp_path: Path):
         for row in without_states()
     ]
     import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
-    with Run.open(tmp_path / "run") as run:
+    with RecordedRun.open(tmp_path / "run") as run:
         (table,) = make_tables(run, Chosen(numbers=(4,)))
     ages = [row.cells[table.head.index("Age Change") - 1] for row in table.rows]
     assert [cell.outcome.value for cell in ages if isinstance(cell, Number)] == [3, 3]
@@ -410,7 +410,7 @@ def test_a_row_may_have_the_scores_of_both_arms(tmp_path: Path):
     file = written(tmp_path / "rows.csv", rows)
     summary = import_rows(file, tmp_path / "run", GROUPS, ColumnMapping(names=names))
     assert summary.edits == 2 * 192 - 1
-    with Run.open(tmp_path / "run") as run:
+    with RecordedRun.open(tmp_path / "run") as run:
         (table,) = make_tables(run, Chosen(numbers=(26,)))
         changes = {cell.outcome.value for row in table.rows for cell in row.cells[2:] if isinstance(cell, Number)}
     assert changes == {-2.0}
@@ -437,7 +437,7 @@ def _role_rows(gender: str = "Male+Female") -> list[dict[str, object]]:
 def test_role_rows_give_table_7(tmp_path: Path):
     file = written(tmp_path / "rows.csv", _role_rows())
     import_rows(file, tmp_path / "run", RowsAsked(groups=("gender",)), ColumnMapping())
-    with Run.open(tmp_path / "run") as run:
+    with RecordedRun.open(tmp_path / "run") as run:
         (table,) = make_tables(run, Chosen(numbers=(7,)))
     ((followed, _),) = [row.cells for row in table.rows]
     assert isinstance(followed, Number)
@@ -489,7 +489,7 @@ def test_models_are_combined_as_eq_3_says(tmp_path: Path):
     file = written(tmp_path / "rows.csv", rows)
     asked = RowsAsked(groups=("race",), rule="paper", primary="first", race_cut=4)
     import_rows(file, tmp_path / "run", asked, ColumnMapping())
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     (ensemble,) = (score for score in run.results.scores if (score.kind, score.axis) == ("ensemble", "race_change"))
     assert set(ensemble.value) == {4.0}, "three points apart, the primary decides"
     assert (run.design.analysis.race_cut, run.design.analysis.combined[0]) == (4, "first")
@@ -521,7 +521,7 @@ def test_ratings_come_later_and_need_neither_groups_nor_seeds(tmp_path: Path):
             written(tmp_path / name, rated), tmp_path / "run", RowsAsked(people=("people",)), ColumnMapping()
         )
         assert (added.edits, added.new) == (9, 9)
-    run = Run.open(tmp_path / "run")
+    run = RecordedRun.open(tmp_path / "run")
     assert len(run.results.edits) == 192, "no edit is new"
     assert [score.judge for score in run.results.people if score.axis == "race_change"] == ["people 1", "people 2"]
     assert run.design.people == {"people"}

@@ -19,7 +19,7 @@ from stillme.core.types import Abstained, Failed, Interval, Rating, Refused, Req
 from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.findings.gate.verdict_text import as_json, as_junit, as_markdown, as_text
 from stillme.findings.gate.verdicts import shown_by_holm
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.comparison.test_comparison import NASTY
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
@@ -42,9 +42,9 @@ def make(tmp_path: Path) -> Make:
 
 def decided(run: Path, *rules: str, baseline: Path | None = None, **options: object) -> Verdicts:
     """The scripted judge was never calibrated; here its numbers may decide."""
-    before = Run.open(baseline) if baseline else None
+    before = RecordedRun.open(baseline) if baseline else None
     options = {"allow_uncalibrated": True, **options}
-    return gate(Run.open(run), Asked(rules=rules, baseline=before, **options))
+    return gate(RecordedRun.open(run), Asked(rules=rules, baseline=before, **options))
 
 
 def verdict(run: Path, *rules: str, **options: object) -> Verdict:
@@ -65,7 +65,7 @@ def test_a_rule_passes_fails_or_is_inconclusive(make: Make):
 
 
 def test_the_axis_with_rate_behind_it_means_its_rate(make: Make):
-    found = gate(Run.open(make()), Asked(rules=["race_change_rate.disparity <= 0.9", "soft_erasure_rate <= 1"]))
+    found = gate(RecordedRun.open(make()), Asked(rules=["race_change_rate.disparity <= 0.9", "soft_erasure_rate <= 1"]))
     assert [decision.quantity for decision in found.decisions] == ["race_changed", "soft_erasure"]
 
 
@@ -80,7 +80,7 @@ def test_the_axis_with_rate_behind_it_means_its_rate(make: Make):
 )
 def test_a_rule_about_nothing_is_a_mistake(make: Make, rule: str, said: str):
     with pytest.raises(UnknownName, match=said):
-        gate(Run.open(make()), Asked(rules=[rule]))
+        gate(RecordedRun.open(make()), Asked(rules=[rule]))
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_failed_outweighs_no_data_and_that_outweighs_doubt(make: Make):
 
 def test_the_ensemble_decides_unless_a_judge_is_named(make: Make):
     run = make(judges=("one judge", "another"))
-    (decision,) = gate(Run.open(run), Asked(rules=["success >= 0"])).decisions
+    (decision,) = gate(RecordedRun.open(run), Asked(rules=["success >= 0"])).decisions
     assert [check.judge for check in decision.checks] == ["ensemble (mean)"]
-    (decision,) = gate(Run.open(run), Asked(rules=['success judge="one judge" >= 0'])).decisions
+    (decision,) = gate(RecordedRun.open(run), Asked(rules=['success judge="one judge" >= 0'])).decisions
     assert [check.judge for check in decision.checks] == ["one judge"]
 
 
 def test_judges_that_are_not_calibrated_are_marked(make: Make):
-    found = gate(Run.open(make()), Asked(rules=["success >= 0", "refused <= 1"]))
+    found = gate(RecordedRun.open(make()), Asked(rules=["success >= 0", "refused <= 1"]))
     assert [decision.checks[0].note for decision in found.decisions] == ["not calibrated", ""]
     assert "1 rule uses a judge that is not validated for this number" in as_text(found)
     assert "not calibrated" in as_markdown(found)
@@ -265,15 +265,15 @@ def test_a_gap_may_not_grow_beyond_its_margin(make: Make):
 )
 def test_a_margin_that_cannot_be_meant_is_refused(make: Make, margin: str, said: str):
     with pytest.raises(StillmeError, match=said):
-        gate(Run.open(make("after")), Asked(baseline=Run.open(make("before")), margins=[margin]))
+        gate(RecordedRun.open(make("after")), Asked(baseline=RecordedRun.open(make("before")), margins=[margin]))
 
 
 def test_a_baseline_on_other_requests_is_refused(make: Make):
     before, after = make("before", prompts=("O-01",)), make("after")
     with pytest.raises(StillmeError, match="prompts: only in the second"):
-        gate(Run.open(after), Asked(baseline=Run.open(before), margins=["success <= 0.1"]))
-    shared = Asked(baseline=Run.open(before), margins=["success <= 0.9"], common=True)
-    assert gate(Run.open(after), shared).decisions[0].checks[0].edits == 24
+        gate(RecordedRun.open(after), Asked(baseline=RecordedRun.open(before), margins=["success <= 0.1"]))
+    shared = Asked(baseline=RecordedRun.open(before), margins=["success <= 0.9"], common=True)
+    assert gate(RecordedRun.open(after), shared).decisions[0].checks[0].edits == 24
 
 
 # -- audit.toml ------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_the_section_of_the_audit_counts_and_changes_no_row(make: Make):
     make("before")
     plain, gated = make("run"), make("gated", extra=SECTION)
     assert audits.load(plain, ready=False).hash == audits.load(gated, ready=False).hash
-    with Run.open(gated) as run:
+    with RecordedRun.open(gated) as run:
         found = decided(gated, "refused <= 1", baseline=baseline_folder(run))
     assert [each.fixed for each in found.decisions] == [
         *["fixed before the first edit"] * 2,
@@ -314,10 +314,10 @@ def test_a_gate_without_rules_is_a_mistake(make: Make):
     for asked, said in (
         (Asked(), "No rule is given"),
         (Asked(margins=["success <= 1"]), "--baseline RUN"),
-        (Asked(baseline=Run.open(run)), "needs a margin"),
+        (Asked(baseline=RecordedRun.open(run)), "needs a margin"),
     ):
         with pytest.raises(StillmeError, match=said):
-            gate(Run.open(run), asked)
+            gate(RecordedRun.open(run), asked)
 
 
 # -- for machines ----------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_junit_drops_what_no_xml_may_hold(make: Make):
     run = make(editors=("a\\u0001b",))
     toml = run / "audit.toml"
     toml.write_text(toml.read_text().replace("'''a\\u0001b'''", '"a\\u0001b"'))
-    found = gate(Run.open(run), Asked(rules=["soft_erasure <= 0.9"]))
+    found = gate(RecordedRun.open(run), Asked(rules=["soft_erasure <= 0.9"]))
     ElementTree.fromstring(as_junit(found))
 
 

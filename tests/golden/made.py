@@ -34,7 +34,7 @@ from stillme.core.types import (
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits as embedded
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
 from stillme.study.app import build
 from stillme.study.closing import close_study
@@ -181,7 +181,7 @@ def _targets(
 
 def _judged(folder: Path, say: Say) -> Path:
     """Write every answer of every judge."""
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         portraits = {portrait.id: portrait for portrait in run.design.portraits}
         rows = [
             AssessmentRow(
@@ -338,7 +338,7 @@ def _study(folder: Path, people: Path) -> Path:
     audit["estimates"] |= {"factors": ["preset"]}
     _judged(_edited(folder, audit), _scores)
     wanted = StudyDesign(items=30, per_task=30, side=64, gold=0, attention=1, repeats=1)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         made = new_study(run, None, wanted, _silent)
     with open_study(made.folder) as study:
         served = Served(study, build(study), made.password)

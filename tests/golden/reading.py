@@ -17,7 +17,7 @@ from stillme.findings.tables.analyses import ANALYSES, Material
 from stillme.findings.tables.estimates import row_of
 from stillme.findings.tables.paper import PaperTable
 from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, Words
-from stillme.runs import known_answers
+from stillme.runs import injected
 
 Document = dict[str, Any]
 Row = Mapping[str, object]
@@ -109,7 +109,7 @@ def _of_run(name: str, folder: Path) -> tuple[Document, Document]:
 def _of_demo(folder: Path) -> tuple[Document, Document]:
     """Instruments read pictures: what they say may be renewed. What was injected is frozen."""
     with stillme.open(folder) as run:
-        gaps = list(known_answers.gaps(run))
+        gaps = list(injected.gaps(run))
         numbers = {
             "states": _states(run, judges=False),
             "injected": {

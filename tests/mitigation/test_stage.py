@@ -24,7 +24,7 @@ from stillme.core.types import Arm
 from stillme.mitigation.arms import differences
 from stillme.mitigation.features import NoFeaturePrompt
 from stillme.mitigation.labels import lint
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.status import status_of
 from stillme.runs.store import Store
 from stillme.work import features
@@ -224,7 +224,7 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
         assert second.tallies[1].counts["edited"] == 4
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
-    shown = status_of(Run.open(folder)).counts
+    shown = status_of(RecordedRun.open(folder)).counts
     assert dict(shown.extractors["qwen"]) == {
         "total": 4,
         "done": 4,

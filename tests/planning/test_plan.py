@@ -22,7 +22,7 @@ from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.plan import PlanOptions, plan_audit
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 
 Write = Callable[..., Path]
@@ -153,9 +153,9 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write, monkey
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
     import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
     opened: list[Path] = []
-    original = Run.open
+    original = RecordedRun.open
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "open", lambda folder: opened.append(folder) or original(folder))
+        patched.setattr(RecordedRun, "open", lambda folder: opened.append(folder) or original(folder))
         plan = plan_audit(folder, PlanOptions(like=folder, quantity="success"))
     assert opened == [folder], "once, though several questions are asked of it"
     (assumed,) = plan.assumed.rates

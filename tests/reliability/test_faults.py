@@ -20,7 +20,7 @@ from stillme.api.doctor import examine_run
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import StillmeError, StoreDamaged
 from stillme.findings.evidence.sealing import seal
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.opening import ROW_COUNTS
 from stillme.runs.store.pictures import UNFINISHED
@@ -50,7 +50,7 @@ def _nothing_goes_on() -> Iterator[None]:
 
 
 def edited_picture(folder: Path) -> Path:
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         sources = {portrait.image.sha256 for portrait in run.design.portraits}
         return run.picture(next(row.image for row in run.rows() if row.image and row.image not in sources))
 
@@ -225,7 +225,7 @@ def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(wr
         case _:
             picture.unlink()
     assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pictures"]
-    with Run.open(folder) as run, pytest.raises(StillmeError, match=picture.stem):
+    with RecordedRun.open(folder) as run, pytest.raises(StillmeError, match=picture.stem):
         seal(run, folder / "run.zip", with_images=True)
     judged = run_stages(folder, ("judge",))
     assert judged.totals.to_retry == 1
@@ -240,7 +240,7 @@ def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(wr
 def test_a_portrait_that_is_lost_everywhere_is_named_by_the_report(write_audit: Write):
     folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
     run_stages(folder, ("edit", "judge"))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         portrait = run.design.portraits[0]
         run.picture(portrait.image.sha256).unlink()
     (folder.parent / "portraits" / f"{portrait.id}.png").unlink()

@@ -11,14 +11,14 @@ from stillme.estimates import estimate
 from stillme.report import render
 from stillme.report.data import ReportData, report_data
 from stillme.report.judges import behaviour_section
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests import runs
 from tests.report.test_report import Tree, text_of
 from tests.results.judged import fill, judge, rated, write_audit
 
 
 def data_of(folder: Path) -> ReportData:
-    run = Run.open(folder)
+    run = RecordedRun.open(folder)
     return report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
 
 

@@ -15,7 +15,7 @@ from stillme.report.figure_files import write_figures
 from stillme.report.findings import find
 from stillme.report.into_what import findings, into_what
 from stillme.report.writing import render
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests import readings
 
 
@@ -29,7 +29,7 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page(folder: Path, redact: Redaction = "none") -> tuple[str, dict[str, Any] | None]:
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         results = run.results
         data = report_data(run, estimates.estimate(results.edits, results.scores, run.settings), redact=redact)
         return render(data), into_what(data)
@@ -86,7 +86,7 @@ def test_the_page_says_whose_words_they_are_and_claims_nothing_about_a_person(bi
 
 
 def test_figures_have_the_flows(biased: Path, tmp_path: Path):
-    with Run.open(biased) as run:
+    with RecordedRun.open(biased) as run:
         data = report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings))
         written = write_figures(tmp_path, data)
     assert any("into_what" in file.name for file in written)
@@ -119,7 +119,7 @@ def test_without_readers_there_is_no_section(tmp_path: Path):
     html, section = page(folder)
     assert section is None
     assert "into-what" not in html
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         data = report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings))
     assert list(findings(data)) == []
     assert find(data).answers

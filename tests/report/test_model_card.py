@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from stillme.report.model_card import model_cards
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.runs import fill, group, people, scores, write_audit
 
 
-def run(folder: Path, *editors: str) -> Run:
+def run(folder: Path, *editors: str) -> RecordedRun:
     audit = write_audit(folder / "run", people(folder / "people"), editors=editors)
-    return Run.open(
+    return RecordedRun.open(
         fill(audit, lambda editor, asked: scores(skin=5 if editor == editors[0] and group(asked) == "b" else 3))
     )
 
@@ -36,7 +36,7 @@ def test_one_editor_has_a_verdict(tmp_path: Path):
 
 def test_a_run_without_numbers_says_so(tmp_path: Path):
     audit = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2))
-    (card,) = model_cards(Run.open(fill(audit, lambda *_: None)), tmp_path / "out")
+    (card,) = model_cards(RecordedRun.open(fill(audit, lambda *_: None)), tmp_path / "out")
     assert "No number" in card.read_text()
     assert "Cannot tell." in card.read_text()
 

@@ -12,7 +12,7 @@ from stillme import audit as audits
 from stillme.core.errors import InvalidAudit
 from stillme.core.types import Abstained, Assessment, Interval, Request
 from stillme.findings.tables.analyses import analyse
-from stillme.runs import Run, behaviour
+from stillme.runs import RecordedRun, behaviour
 from stillme.runs.status import is_snapshot, model_names, status_of
 from tests import runs
 from tests.results.judged import fill, judge, rated, write_audit
@@ -28,7 +28,7 @@ def value(behaviours: list[behaviour.Behaviour], measure: str, group: str = "", 
     return behaviour.outcome.value
 
 
-def combined_scores(run: Run) -> tuple[str, set[float]]:
+def combined_scores(run: RecordedRun) -> tuple[str, set[float]]:
     (combined,) = [score for score in run.results.scores if (score.kind, score.axis) == ("ensemble", "race_change")]
     return combined.judge, set(combined.value[~np.isnan(combined.value)].tolist())
 
@@ -40,7 +40,7 @@ def test_views_and_epochs_of_a_run_are_told_apart(tmp_path: Path):
     folder = write_audit(tmp_path, judge("flash", epochs=2, order="both"))
     # Epochs 0 and 2 show the source first: 2, then 3. Epochs 1 and 3 the edit first: always 5.
     fill(folder, lambda _name, _request, epoch: rated(race_change=(2.0, 5.0, 3.0, 5.0)[epoch]))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         position, repeats = behaviour.position_bias(run), behaviour.repeatability(run)
     assert value(position, "edited_first") == 2.5
     assert value(position, "over_one") == 1
@@ -59,7 +59,7 @@ def test_an_abstention_is_no_answer_to_compare(tmp_path: Path):
         return rated(race_change=1.0 + epoch)
 
     fill(folder, say)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         position = behaviour.position_bias(run)
     assert {part.edits for part in position if part.scope == "all"} == {12 * 4}
     assert value(position, "edited_first") == 1
@@ -67,7 +67,7 @@ def test_an_abstention_is_no_answer_to_compare(tmp_path: Path):
 
 def test_a_judge_asked_once_has_nothing_to_compare(tmp_path: Path):
     folder = fill(write_audit(tmp_path, judge("flash")), lambda *_: rated(race_change=1.0))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         assert run.results.repeats == ()
         known = behaviour.behaviour_of(run)
     assert known.coverage == ()
@@ -83,7 +83,7 @@ def test_the_same_model_blind_and_told_is_compared_and_others_are_not(tmp_path: 
         return rated(race_change=1.0 + 2 * (name == "told" and runs.group(request) == "a"))
 
     fill(folder, say)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         effect = behaviour.disclosure_effect(run)
         assert not any(score.kind == "ensemble" for score in run.results.scores)
     assert {(part.judge, part.against) for part in effect} == {("told", "blind")}
@@ -99,7 +99,7 @@ def test_the_first_of_the_ensembles_judges_is_primary(tmp_path: Path, order: lis
     ensemble = {"rule": "paper", "judges": order}
     folder = write_audit(tmp_path, judge("one"), judge("two", model="else"), ensemble=ensemble)
     fill(folder, lambda name, *_: rated(race_change=1.0 if name == "one" else 4.0))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         assert combined_scores(run) == ("ensemble (paper)", {expected})
         combination = behaviour.combination(run)
         assert combination is not None
@@ -126,7 +126,7 @@ def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path
     mixed = {"mixed_disclosure": True}
     folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"), ensemble=mixed)
     fill(folder, lambda name, *_: rated(race_change=1.0 if name == "blind" else 2.0))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         assert combined_scores(run) == ("ensemble (mean, blind and unblinded)", {1.5})
         combination = behaviour.combination(run)
     assert combination is not None
@@ -156,7 +156,7 @@ def one_silent_judge(folder: Path, groups: str) -> Path:
 
 
 def test_a_judge_that_refuses_everything_is_no_second_judge(tmp_path: Path):
-    with Run.open(one_silent_judge(tmp_path, "ab")) as run:
+    with RecordedRun.open(one_silent_judge(tmp_path, "ab")) as run:
         known, status = behaviour.behaviour_of(run), status_of(run)
     assert known.incomplete == {"race_change": 1}
     (warning,) = known.warnings
@@ -166,13 +166,13 @@ def test_a_judge_that_refuses_everything_is_no_second_judge(tmp_path: Path):
 
 
 def test_a_judge_that_refuses_one_group_is_named_as_unequal(tmp_path: Path):
-    with Run.open(one_silent_judge(tmp_path, "a")) as run:
+    with RecordedRun.open(one_silent_judge(tmp_path, "a")) as run:
         known = behaviour.behaviour_of(run)
     assert any("in some groups of group than in others (“Race Change”; p" in text for text in known.warnings)
 
 
 def test_a_whole_ensemble_has_no_warning(tmp_path: Path):
-    with Run.open(one_silent_judge(tmp_path, "")) as run:
+    with RecordedRun.open(one_silent_judge(tmp_path, "")) as run:
         known, status = behaviour.behaviour_of(run), status_of(run)
     assert known.warnings == []
     assert status.gaps is None
@@ -184,7 +184,7 @@ def test_status_counts_no_judge_that_has_not_answered_yet(tmp_path: Path):
     audit = folder / "audit.toml"
     audit.write_text(audit.read_text().replace('"else"', '"another"'))
     loaded = audits.load(folder, ready=False)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         run.design = loaded.design()
         assert behaviour.gaps(run) is None
 
@@ -224,7 +224,7 @@ def test_a_dated_snapshot_is_the_model_that_was_asked(asked: str, name: str, sam
 def test_another_model_or_two_snapshots_are_shown(tmp_path: Path, early: str, late: str, drifted: bool):
     folder = write_audit(tmp_path, judge("gpt"))
     fill(folder, lambda _name, request, _epoch: rated(early if runs.group(request) == "a" else late, race_change=1.0))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         (names,) = model_names(run)
         status = status_of(run)
     assert names.drifted is drifted
@@ -237,5 +237,5 @@ def test_another_model_or_two_snapshots_are_shown(tmp_path: Path, early: str, la
 def test_a_judge_that_names_no_model_has_none(tmp_path: Path):
     folder = runs.write_audit(tmp_path / "run", runs.people(tmp_path / "people"))
     runs.fill(folder, lambda *_: runs.scores())
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         assert model_names(run) == []

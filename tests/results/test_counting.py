@@ -16,7 +16,7 @@ from stillme.audit import load
 from stillme.audit.design import Design, assessment_key
 from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
 from stillme.mitigation.features import Declined, Described, Extraction, Features, extraction_key
-from stillme.runs import Run, status
+from stillme.runs import RecordedRun, status
 from stillme.runs.status import Counts, count
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.runs.store.rows import Attempt, FeatureRow
@@ -82,7 +82,7 @@ def recorded() -> Iterator[Path]:
         yield folder
 
 
-def asked_of(run: Run) -> list[Request]:
+def asked_of(run: RecordedRun) -> list[Request]:
     requests = [request.request(run.design) for request in run.requests()]
     assert [request.key for request in requests] == [request.key for request in run.requests()]
     first = requests[0]
@@ -128,7 +128,7 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
             store.add_attempts([attempt])
 
 
-def counted_one_by_one(run: Run) -> Counts:
+def counted_one_by_one(run: RecordedRun) -> Counts:
     """Request by request, each looked up by its key."""
     editors = {editor.name: Counter(total=0, done=0) for editor in run.design.editors}
     judges = {judge.name: Counter(total=0, done=0) for judge in run.judges}
@@ -167,14 +167,14 @@ def test_the_database_counts_as_one_would_request_by_request(recorded: Path, ste
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copyfile(recorded / "stillme.sqlite", folder / "stillme.sqlite")
-        with Run.open(folder) as run:
+        with RecordedRun.open(folder) as run:
             design, requests = run.design, asked_of(run)
         for step in [*steps, ("look",)]:
             if step != ("look",):
                 with Store.writing(folder) as store:
                     apply(step, store, design, requests)
                 continue
-            with Run.open(folder) as run:
+            with RecordedRun.open(folder) as run:
                 counts, totals = count(run)
                 assert counts == counted_one_by_one(run)
                 assert totals == run.store.totals()
@@ -184,16 +184,16 @@ def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Pat
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
     original, counted = status._counts, list[int]()
     monkeypatch.setattr(status, "_counts", lambda run: counted.append(1) or original(run))
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
         first = count(run)
         assert count(run) == first
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run) == first, "kept also for the next process"
     assert len(counted) == 1
     with Store.writing(tmp_path) as store:
         apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run) != first[0]
         assert count(run)[1].cost == 1
     assert len(counted) == 2
@@ -201,12 +201,12 @@ def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Pat
 
 def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path, tmp_path: Path):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
-    with pytest.MonkeyPatch.context() as patched, Run.open(tmp_path) as run:
+    with pytest.MonkeyPatch.context() as patched, RecordedRun.open(tmp_path) as run:
         original = status._counts
 
-        def slow(opened: Run) -> Counts:
+        def slow(opened: RecordedRun) -> Counts:
             counts = original(opened)
             with Store.writing(tmp_path) as store:
                 apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
@@ -214,7 +214,7 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
 
         patched.setattr(status, "_counts", slow)
         assert count(run)[0].editors["noop"]["done"] == 0
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
         assert count(run)[0].editors["noop"]["done"] == 1
 
@@ -222,19 +222,19 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
 def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path):
     ledger = tmp_path / "stillme.sqlite"
     shutil.copyfile(recorded / ledger.name, ledger)
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
     for number in range(2):
         with Store.writing(tmp_path) as store:
             apply(("edit", number, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run)[1].cost == 2
     for path in tmp_path.glob("stillme.sqlite*"):
         path.unlink()
     shutil.copyfile(recorded / ledger.name, ledger)
     with Store.writing(tmp_path) as store:
         apply(("edit", 2, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         counts, totals = count(run)
         assert counts == counted_one_by_one(run)
         assert totals.cost == 1
@@ -244,21 +244,21 @@ def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Pat
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
     status._file().parent.mkdir(parents=True, exist_ok=True)
     status._file().write_text("[broken")
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
     (tmp_path / "a file").write_text("")
     monkeypatch.setattr(status, "_file", lambda: tmp_path / "a file" / "counts.json")
-    with Run.open(tmp_path) as run:
+    with RecordedRun.open(tmp_path) as run:
         assert count(run)[0] == counted_one_by_one(run)
 
 
 def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_path: Path):
     folder = Path(shutil.copytree(recorded, tmp_path / "run"))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         before, _ = count(run)
     (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
     with Store.writing(folder) as store:
         record(load(folder), store)
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         after, _ = count(run)
     assert [counts.editors["noop"]["total"] for counts in (before, after)] == [6, 4]

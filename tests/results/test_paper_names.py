@@ -21,7 +21,7 @@ from stillme.findings.tables.paper.making import with_paper
 from stillme.findings.tables.paper.table import Number, TableRow
 from stillme.report import render
 from stillme.report.data import report_data
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.paper_names import PaperNames, missing_names, paper_names, published_text
 from tests import runs
 
@@ -58,12 +58,12 @@ def answer(_editor: str, request: Request) -> Mapping[str, Rating]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run.open(runs.fill(write(tmp_path_factory.mktemp("paper")), answer))
+def run(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
+    return RecordedRun.open(runs.fill(write(tmp_path_factory.mktemp("paper")), answer))
 
 
 @pytest.fixture(scope="module")
-def tables(run: Run) -> dict[int, PaperTable]:
+def tables(run: RecordedRun) -> dict[int, PaperTable]:
     return {table.number: table for table in make_tables(run)}
 
 
@@ -104,7 +104,7 @@ def test_the_papers_own_setting_gives_none_of_these_differences(tmp_path: Path):
     uses = ("flux2-dev", "qwen-image-edit-2511", "step1x-edit-v1p2")
     editors = "".join(f"[[editors]]\nuse = '{name}'\n" for name in uses)
     folder = write(tmp_path, judges=judges, editors=editors, extra="[ensemble]\nrule = 'paper'\n")
-    with Run.open(runs.fill(folder, answer)) as run:
+    with RecordedRun.open(runs.fill(folder, answer)) as run:
         names = paper_names(run.design)
     assert isinstance(names, PaperNames)
     assert set(names.editors.values()) == {"FLUX.2-dev", "Step1X-Edit-v1p2", "Qwen-Image-Edit-2511"}
@@ -123,7 +123,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
         (folder / "mine.csv").write_text("id,text,category,subcategory\nM-01,Smile.,own,own\n")
         text = (folder / "audit.toml").read_text()
         (folder / "audit.toml").write_text(re.sub(r"only = .*", "sets = ['diagnostic', './mine.csv']", text))
-    with Run.open(runs.fill(folder, answer)) as run:
+    with RecordedRun.open(runs.fill(folder, answer)) as run:
         assert paper_names(run.design) is None
         page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
         assert "paper" not in "".join(as_markdown(table) for table in make_tables(run) if table.number == 4).replace(
@@ -132,7 +132,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
     assert '<section id="paper">' not in page
 
 
-def test_the_report_has_a_section_with_both_numbers(run: Run):
+def test_the_report_has_a_section_with_both_numbers(run: RecordedRun):
     page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
     section = page.partition('<section id="paper">')[2].partition("</section>")[0]
     assert "Compared with the paper" in section
@@ -189,7 +189,7 @@ def test_numbers_are_printed_as_the_paper_prints_them():
 def differences(folder: Path, editors: str = FLUX, extra: str = "", arms: str = "") -> str:
     write(folder, editors=editors, extra=extra)
     (folder / "audit.toml").write_text(arms + (folder / "audit.toml").read_text())
-    with Run.open(runs.fill(folder, answer)) as run:
+    with RecordedRun.open(runs.fill(folder, answer)) as run:
         names = paper_names(run.design)
     assert names is not None
     return "\n".join(names.differences)
@@ -241,12 +241,12 @@ NEAR = "[[editors]]\nuse = 'noop'\nname = 'flux'\n"
 
 
 def test_an_editor_that_is_nearly_the_papers_is_told_what_to_write(tmp_path: Path):
-    with Run.open(runs.fill(write(tmp_path / "one", editors=NEAR), answer)) as run:
+    with RecordedRun.open(runs.fill(write(tmp_path / "one", editors=NEAR), answer)) as run:
         assert paper_names(run.design) is None
         assert missing_names(run.design) == (
             "The paper has no 'flux'. If it is FLUX.2-dev, add to its [[editors]] `paper = \"flux2-dev\"`."
         )
-    with Run.open(runs.fill(write(tmp_path / "two", editors=NEAR + "paper = 'flux2-dev'\n"), answer)) as run:
+    with RecordedRun.open(runs.fill(write(tmp_path / "two", editors=NEAR + "paper = 'flux2-dev'\n"), answer)) as run:
         names = paper_names(run.design)
         assert names is not None
         assert names.editors == {"flux": "FLUX.2-dev"}, "its name stays the user's"
@@ -257,15 +257,15 @@ def test_an_editor_that_is_nearly_the_papers_is_told_what_to_write(tmp_path: Pat
 
 @pytest.mark.parametrize("editor", ["ours", "FLUX.2-dev"])
 def test_no_hint_where_nothing_is_near_or_all_is_the_papers(tmp_path: Path, editor: str):
-    with Run.open(runs.fill(write(tmp_path, editors=NEAR.replace("flux", editor)), answer)) as run:
+    with RecordedRun.open(runs.fill(write(tmp_path, editors=NEAR.replace("flux", editor)), answer)) as run:
         assert not missing_names(run.design)
 
 
-def imported(folder: Path, editor: str, names: list[str], **asked: object) -> Run:
+def imported(folder: Path, editor: str, names: list[str], **asked: object) -> RecordedRun:
     rows = [f"p{who},{editor},{prompt},{1 + who % 3}" for who in range(6) for prompt in names]
     (folder / "rows.csv").write_text("\n".join(["portrait,editor,prompt,race_change", *rows]))
     import_rows(folder / "rows.csv", folder / "run", RowsAsked(**asked), ColumnMapping())
-    return Run.open(folder / "run")
+    return RecordedRun.open(folder / "run")
 
 
 def test_imported_rows_are_compared_by_the_papers_ids_and_their_seed_is_unknown(tmp_path: Path):
@@ -301,7 +301,7 @@ def test_role_sentences_say_whether_they_are_whole(tmp_path: Path):
         rows = [f'm{place}+f{place},Male+Female,flux2-dev,{p.id},"{p.text}",1' for place, p in enumerate(asked)]
         (folder / "rows.csv").write_text("\n".join(["portrait,gender,editor,prompt,prompt_text,role_target", *rows]))
         import_rows(folder / "rows.csv", folder / "run", RowsAsked(groups=("gender",)), ColumnMapping())
-        names = paper_names(Run.open(folder / "run").design)
+        names = paper_names(RecordedRun.open(folder / "run").design)
         assert names is not None
         assert [text for text in names.differences if "Role sentences" in text and said in text]
         assert len([text for text in names.differences if "Role sentences" in text]) == 1

@@ -9,7 +9,7 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.core.rubric.readings import TOWARD_REFERENCE
 from stillme.core.types import Interval
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 READER = '''
 """Knows the rendered people by their faces, and errs in one of five readings, each picture and repeat for itself."""
@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_half_of_two_presets_become_the_reference_and_the_honest_editor_is_not_accused(folder: Path):
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         readings = run.readings
         assert readings is not None
         pooled = {

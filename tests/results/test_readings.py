@@ -22,7 +22,7 @@ from stillme.findings.gate.decisions import Asked, gate
 from stillme.findings.gate.verdicts import Verdict
 from stillme.findings.plan.plan import plan_audit
 from stillme.findings.tables.analyses import analyse
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.readings import Readings
 from stillme.runs.status import count
 from stillme.runs.store import Store
@@ -32,7 +32,7 @@ from tests import readings
 
 
 def read(folder: Path) -> Readings:
-    with Run.open(folder) as opened:
+    with RecordedRun.open(folder) as opened:
         found = opened.readings
     assert found is not None
     return found
@@ -112,7 +112,7 @@ def test_a_rerun_reads_nothing_again_and_the_rows_verify(biased: Path):
     assert [tally.already for tally in again.tallies if tally.name == "read reader"] == [
         tally.total for tally in again.tallies if tally.name == "read reader"
     ]
-    with Run.open(biased) as opened:
+    with RecordedRun.open(biased) as opened:
         assert list(row_differences(opened)) == []
         counts, _ = count(opened)
         assert counts.complete
@@ -124,7 +124,7 @@ def test_a_forged_reading_is_noticed(biased: Path, tmp_path: Path):
     with Store.writing(tmp_path / "copy") as store:
         store.execute("DROP TRIGGER assessment_refuses_update")
         store.execute("UPDATE assessment SET edit = 'f' WHERE epoch = 1")
-    with Run.open(tmp_path / "copy") as opened:
+    with RecordedRun.open(tmp_path / "copy") as opened:
         assert {difference.what for difference in row_differences(opened)} >= {"not a picture of this run"}
 
 
@@ -200,14 +200,14 @@ def test_a_reader_that_sees_men_everywhere_is_no_shift_towards_a_stereotype(bias
     ],
 )
 def test_a_gate_holds_a_direction_to_its_limit(biased: Path, rule: str, verdict: Verdict):
-    with Run.open(biased) as opened:
+    with RecordedRun.open(biased) as opened:
         assert gate(opened, Asked(rules=[rule])).outcome is verdict
 
 
 def test_a_gate_does_not_decide_on_half_the_readings(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01", "V-01"))
     run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
-    with Run.open(folder) as opened:
+    with RecordedRun.open(folder) as opened:
         decided = gate(opened, Asked(rules=["toward_reference <= 30%"]))
     assert decided.outcome is Verdict.NO_DATA
 
@@ -216,7 +216,7 @@ def test_a_gate_without_readers_knows_no_such_quantity(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
     readings.without_readers(folder)
     readings.run(folder)
-    with Run.open(folder) as opened, pytest.raises(UnknownName, match="toward_reference"):
+    with RecordedRun.open(folder) as opened, pytest.raises(UnknownName, match="toward_reference"):
         gate(opened, Asked(rules=["toward_reference <= 5%"]))
 
 
@@ -231,7 +231,7 @@ def test_tables_and_python_show_them(biased: Path):
 
 def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path: Path):
     folder = _ran(readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
-    with Run.open(biased) as first, Run.open(folder) as second:
+    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
         one, other = choose(first, second, None)
         matched = match(one, other)
         changes, missing = reading_changes(one, other, matched)
@@ -248,7 +248,7 @@ def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path
 
 def test_two_checkpoints_that_do_the_same_have_no_change_of_direction(biased: Path, tmp_path: Path):
     folder = _ran(readings.write(tmp_path / "same", share=0.4, wrong=0.15))
-    with Run.open(biased) as first, Run.open(folder) as second:
+    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
         one, other = choose(first, second, None)
         changes, _ = reading_changes(one, other, match(one, other))
         assert changes
@@ -257,7 +257,7 @@ def test_two_checkpoints_that_do_the_same_have_no_change_of_direction(biased: Pa
 
 def test_readers_with_other_settings_are_not_compared(biased: Path, tmp_path: Path):
     folder = _ran(readings.write(tmp_path / "other", wrong=0.01))
-    with Run.open(biased) as first, Run.open(folder) as second:
+    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
         one, other = choose(first, second, None)
         changes, missing = reading_changes(one, other, match(one, other))
     assert changes == ()
@@ -325,7 +325,7 @@ def test_a_run_without_readings_yet_says_so_and_shows_no_number(tmp_path: Path):
     assert all(isinstance(shift.outcome, NotEstimable) for shift in found.shifts(0.95))
     run_stages(folder, ("estimate", "report"))
     assert "9 edits have no reading yet" in (folder / "report.html").read_text()
-    with Run.open(folder) as opened:
+    with RecordedRun.open(folder) as opened:
         counts, _ = count(opened)
         assert counts.readers["reader"] == {"total": 9 + 9 * 2, "done": 0}
 

@@ -15,7 +15,7 @@ from stillme.core.errors import InvalidAudit
 from stillme.core.types import Arm
 from stillme.estimates.rows import EditState, RatingState
 from stillme.mitigation.arms import NotPaired
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.work.recording import record
 
@@ -32,7 +32,7 @@ parameters = {{ scores = {{ skin_tone = 4 }} }}
 
 def gathered(folder: Path) -> results.Results:
     run_stages(folder, ("edit", "judge"))
-    return Run.open(folder).results
+    return RecordedRun.open(folder).results
 
 
 def scores(found: results.Results, judge: str, axis: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from stillme.core.types import Interval, NotEstimable, Request
 from stillme.estimates import RatingState, adherence
 from stillme.findings.tables.analyses import analyse
 from stillme.findings.tables.paper import Chosen, make_tables
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests import role_runs
 
 
@@ -39,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_judges_who_contradict_each_other_leave_the_edit_undecided(run: Path) -> None:
-    results = Run.open(run).results
+    results = RecordedRun.open(run).results
     (combined,) = [score for score in results.scores if score.kind == "ensemble" and score.axis == "role_target"]
     agree = np.array([number_of <= 20 for number_of in _numbers(run)])
     assert (combined.value[agree] == 1).all()
@@ -48,12 +48,12 @@ def test_judges_who_contradict_each_other_leave_the_edit_undecided(run: Path) ->
 
 
 def _numbers(run: Path) -> list[int]:
-    edits = Run.open(run).results.edits
+    edits = RecordedRun.open(run).results.edits
     return [int(edits.prompts[int(code)].id.removeprefix("W-")) for code in edits.prompt]
 
 
 def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -> None:
-    opened = Run.open(run)
+    opened = RecordedRun.open(run)
     (table,) = make_tables(opened, Chosen(numbers=(7,)))
     (row,) = table.rows
     assert row.cells[0].edits == 20
@@ -66,7 +66,7 @@ def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -
 
 
 def test_portraits_and_sentences_are_those_of_decided_edits(run: Path) -> None:
-    opened = Run.open(run)
+    opened = RecordedRun.open(run)
     combined = [score for score in opened.results.scores if score.kind == "ensemble"]
     (share, *_) = adherence(opened.results.edits, combined, opened.settings)
     assert (share.edits, share.sentences) == (20, 20)
@@ -79,7 +79,7 @@ def test_a_single_decided_edit_gives_no_rate(tmp_path: Path) -> None:
     folder = role_runs.write(
         tmp_path, {"one": 1, "two": 1}, lambda judge, request, _: 1 if judge == "one" or number(request) == 1 else 2
     )
-    with Run.open(folder) as opened:
+    with RecordedRun.open(folder) as opened:
         combined = [score for score in opened.results.scores if score.kind == "ensemble"]
         (share, *_) = adherence(opened.results.edits, combined, opened.settings)
     assert (share.edits, share.abstained) == (1, 49)
@@ -104,11 +104,11 @@ def test_every_contradiction_is_flagged_for_people(run: Path) -> None:
 
 def test_where_judges_never_agree_there_is_no_rate(tmp_path: Path) -> None:
     folder = role_runs.write(tmp_path, {"one": 1, "two": 1}, lambda judge, *_: 1 if judge == "one" else 2)
-    (table,) = make_tables(Run.open(folder), Chosen(numbers=(7,)))
+    (table,) = make_tables(RecordedRun.open(folder), Chosen(numbers=(7,)))
     assert not any(isinstance(getattr(cell, "outcome", None), Interval) for row in table.rows for cell in row.cells)
-    results = Run.open(folder).results
+    results = RecordedRun.open(folder).results
     combined = [score for score in results.scores if score.kind == "ensemble"]
-    (share, *_) = adherence(results.edits, combined, Run.open(folder).settings)
+    (share, *_) = adherence(results.edits, combined, RecordedRun.open(folder).settings)
     assert isinstance(share.outcome, NotEstimable)
     assert share.abstained == 50
 
@@ -118,7 +118,7 @@ def test_people_agree_among_themselves_and_their_majority_is_compared_with_judge
         return 2 if judge == "people" and epoch == 2 and number(request) % 5 == 0 else 1 + number(request) % 2
 
     folder = role_runs.write(tmp_path, {"one": 1, "people": 3}, answer)
-    opened = Run.open(folder)
+    opened = RecordedRun.open(folder)
     written = analyse(opened, only=["agreement", "against_people", "corrected"])
     among = {row["measure"]: row for row in rows(written["agreement"].path) if not row["group"]}
     assert set(among) == {"fleiss_kappa", "alpha_nominal", "exact"}

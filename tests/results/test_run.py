@@ -18,7 +18,7 @@ from stillme.audit.design import is_edited
 from stillme.cli import cli
 from stillme.core import registry
 from stillme.judges.scripted import Scripted
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 ALL = ("edit", "judge", "estimate", "report")
@@ -109,7 +109,7 @@ def test_a_run_that_cannot_be_written_to_is_read(finished: Path, tmp_path: Path,
     shutil.copytree(finished, place, ignore=shutil.ignore_patterns("*-shm"))
     writer.close()
     assert ((place / "stillme.sqlite-wal").exists()) == crashed
-    with Run.open(finished) as run:
+    with RecordedRun.open(finished) as run:
         expected = run.results.edits.state.sum()
     for path in (*tmp_path.parents, tmp_path):
         if path.stat().st_uid == 0 and str(path).startswith(str(Path(tempfile.gettempdir()))):
@@ -122,7 +122,7 @@ def test_a_run_that_cannot_be_written_to_is_read(finished: Path, tmp_path: Path,
         try:
             os.setegid(65534)
             os.seteuid(65534)
-            with Run.open(place) as run:
+            with RecordedRun.open(place) as run:
                 late = run.store.query("SELECT 1 FROM sqlite_master WHERE name = 'late'").fetchone() is not None
                 os._exit(0 if run.results.edits.state.sum() == expected and late == crashed else 1)
         except BaseException:
@@ -151,11 +151,11 @@ def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
     assert not is_edited(finished)
     file = finished / "audit.toml"
     file.write_text(file.read_text().replace("factors = ['group']", "factors = ['group']\nconfidence = 0.8"))
-    with Run.open(finished) as run:
+    with RecordedRun.open(finished) as run:
         assert run.settings.confidence == 0.95
     assert "audit.toml was changed after this run was recorded" in stillme("tables", finished, "4").stderr
     run_stages(finished, ("estimate",))
-    with Run.open(finished) as run:
+    with RecordedRun.open(finished) as run:
         assert run.settings.confidence == 0.8
     assert not is_edited(finished)
 

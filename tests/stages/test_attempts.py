@@ -11,7 +11,7 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.cli.terminal import configure_logs
 from stillme.core.redaction import redacted
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.exported import ATTEMPTS, rows_of, tables_in
 
@@ -22,7 +22,7 @@ TWICE = 'use = "flaky"\nparameters = { failures = 2, cost = 0.5 }'
 def test_each_failed_try_is_kept_with_its_error_and_cost_also_where_the_next_succeeded(write_audit: Write):
     folder = write_audit(TWICE, prompts='["O-01"]')
     run_stages(folder, ("edit",))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         (row, *_) = run.rows()
         tries = list(run.store.attempts.of(row.request.key))
         assert row.edit.outcome == "edited"

@@ -17,7 +17,7 @@ from stillme.audit import load
 from stillme.audit.design import RecordedRequest
 from stillme.cli import cli
 from stillme.core.errors import StillRecording
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from tests.processes import stillme
 
@@ -70,12 +70,12 @@ def test_a_run_that_has_just_begun_is_neither_an_old_one_nor_none(write_audit: W
     folder = write_audit()
     with Store.writing(folder) as store:
         with pytest.raises(StillRecording, match="none of its requests recorded yet"):
-            Run.open(folder)
+            RecordedRun.open(folder)
         audit = load(folder)
         # What a run does first; the portraits and the requests come later.
         store.record_audit(audit.hash, audit.resolved)
         with pytest.raises(StillRecording, match="none of its requests recorded yet"):
-            Run.open(folder)
+            RecordedRun.open(folder)
         assert [check.state for check in examine_run(folder)] == ["ok", "ok", "lacking"]
     words = (["gate", "--baseline", str(folder)], ["tables"], ["tables", "--all"], ["export"], ["compare", str(folder)])
     for verb, *rest in (*words, ["status"]):

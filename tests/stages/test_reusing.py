@@ -8,7 +8,7 @@ import pytest
 
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, StillmeError
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 
 STAGES = ("edit", "judge", "estimate")
@@ -41,7 +41,7 @@ def mitigation(tmp_path: Path, portraits: Path) -> Path:
 
 
 def rows(folder: Path) -> int:
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         return len(run.results.edits)
 
 
@@ -56,7 +56,7 @@ def test_baselines_are_taken_from_the_first_experiment_which_keeps_all_of_its_ro
     assert (judge.already, judge.counts["judged"]) == (4, noops)
     assert "Taken from ../diagnosis: 4 edits, 4 judgements, 0 descriptions." in said
     assert (rows(first), rows(second)) == (12, 4 + noops)
-    with Run.open(first) as one, Run.open(second) as other:
+    with RecordedRun.open(first) as one, RecordedRun.open(second) as other:
         assert {row.request.key for row in other.rows() if row.request.arm == "baseline"} <= {
             row.request.key for row in one.rows()
         }

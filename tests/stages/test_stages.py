@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stillme.api.pipeline import Ended, run_stages
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 
 Write = Callable[..., Path]
@@ -93,7 +93,7 @@ def test_a_picture_that_is_gone_is_named(write_audit: Write):
     folder = write_audit('use = "python:./negative.py:edit"', extra="[executor]\nisolate = false")
     (folder / "negative.py").write_text("def edit(image):\n    return image.point(lambda value: 255 - value)\n")
     run_stages(folder, ("edit",))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         sources = {portrait.image.sha256 for portrait in run.design.portraits}
         lost = run.picture(next(row.image for row in run.rows() if row.image not in sources))
     lost.unlink()

@@ -20,7 +20,7 @@ from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.tables.analyses import ANALYSES, Material
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.study import items
 from stillme.study.app import build
 from stillme.study.assignment import exclude
@@ -262,7 +262,10 @@ def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
     made = new_study(
-        Run.open(run), None, StudyDesign(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
+        RecordedRun.open(run),
+        None,
+        StudyDesign(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1),
+        lambda _: None,
     )
     with open_study(made.folder) as study:
         yield run, Served(study, build(study), made.password)
@@ -283,7 +286,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     file = run / "audit.toml"
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
     run_stages(run, ("estimate",))
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         gathered, store = opened.results, opened.store
         assert opened.judges[1].capabilities.kind == "person"
         effective = [row[0] for row in store.query("SELECT effective FROM assessment WHERE epoch IN (0, 1, 2)")]
@@ -314,7 +317,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     wanted = StudyDesign(
         items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
     )
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         assert opened.results.chances is None
         made = new_study(opened, None, wanted, lambda _: None)
     drawn = {item.outputs[0].edit: item.chance for item in made.drawn.items if item.kind == "real"}
@@ -328,7 +331,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
     run_stages(run, ("estimate",))
     moved = shutil.move(run, tmp_path / "moved")
-    with Run.open(Path(moved)) as opened:
+    with RecordedRun.open(Path(moved)) as opened:
         gathered = opened.results
         rated = {
             gathered.edits.keys[row]: gathered.chances[row]
@@ -343,7 +346,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
 
 
 def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
-    with Run.open(two_editors) as run:
+    with RecordedRun.open(two_editors) as run:
         with pytest.raises(StillmeError, match="two judges"):
             new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
         with pytest.raises(StillmeError, match="--first disputed"):

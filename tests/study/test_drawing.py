@@ -20,7 +20,7 @@ from PIL import Image
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.core.types import Prompt
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.study import config, items
 from stillme.study.candidates import OfferedItem, draw, draw_informative, share_out
 from stillme.study.config import InvalidStudy
@@ -129,7 +129,7 @@ def run(two_editors: Path, tmp_path: Path) -> Path:
 
 
 def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> None:
-    made = new_study(Run.open(run), None, StudyDesign(items=12, per_task=6, side=64), lambda _: None)
+    made = new_study(RecordedRun.open(run), None, StudyDesign(items=12, per_task=6, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "editors"
     real = [item for item in made.drawn.items if item.kind == "real"]
     assert len(real) == 12
@@ -155,7 +155,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
         '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
     )
     run_stages(tmp_path, ("edit",))
-    made = new_study(Run.open(tmp_path), None, StudyDesign(items=2, per_task=2, side=64), lambda _: None)
+    made = new_study(RecordedRun.open(tmp_path), None, StudyDesign(items=2, per_task=2, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "arms"
     for item in made.drawn.items:
         if item.kind == "real":
@@ -167,7 +167,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
 def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
     drawn = [
         new_study(
-            Run.open(run), tmp_path / name, StudyDesign(items=9, per_task=3, side=64, seed=seed), lambda _: None
+            RecordedRun.open(run), tmp_path / name, StudyDesign(items=9, per_task=3, side=64, seed=seed), lambda _: None
         ).drawn.items
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
@@ -176,19 +176,21 @@ def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
 
 
 def test_one_picture_at_a_time_if_wished(run: Path) -> None:
-    made = new_study(Run.open(run), None, StudyDesign(items=5, per_task=5, compare="none", side=64), lambda _: None)
+    made = new_study(
+        RecordedRun.open(run), None, StudyDesign(items=5, per_task=5, compare="none", side=64), lambda _: None
+    )
     assert {len(item.outputs) for item in made.drawn.items} == {1}
 
 
 def test_a_comparison_that_the_run_cannot_give_is_refused(run: Path) -> None:
     with pytest.raises(StillmeError, match="`baseline` and `feature`"):
-        new_study(Run.open(run), None, StudyDesign(compare="arms", side=64), lambda _: None)
+        new_study(RecordedRun.open(run), None, StudyDesign(compare="arms", side=64), lambda _: None)
 
 
 def test_a_study_is_never_drawn_over_another(run: Path) -> None:
-    new_study(Run.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
+    new_study(RecordedRun.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
     with pytest.raises(StillmeError, match="already holds a study"):
-        new_study(Run.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
+        new_study(RecordedRun.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
 
 
 def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -> None:
@@ -200,9 +202,9 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
     run_stages(folder, ("edit", "judge"))
     disputed = new_study(
-        Run.open(folder), folder / "one", StudyDesign(items=6, first="disputed", side=64), lambda _: None
+        RecordedRun.open(folder), folder / "one", StudyDesign(items=6, first="disputed", side=64), lambda _: None
     )
-    found = Run.open(folder).results
+    found = RecordedRun.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]
     value = dict(zip(found.edits.keys, strict.value, strict=True))
     real = [item for item in disputed.drawn.items if item.kind == "real"]
@@ -287,7 +289,7 @@ def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:
 
 
 def test_only_told_raters_read_the_labels(tmp_path: Path, portraits: Path):
-    with Run.open(labelled(tmp_path, portraits)) as run:
+    with RecordedRun.open(labelled(tmp_path, portraits)) as run:
         blind = new_study(run, tmp_path / "blind", BLIND, lambda _: None).drawn
         told = new_study(run, tmp_path / "told", TOLD, lambda _: None).drawn
     real = [item for item in told.items if item.kind == "real"]
@@ -298,7 +300,7 @@ def test_only_told_raters_read_the_labels(tmp_path: Path, portraits: Path):
 
 def test_labels_that_are_missing_are_named_before_anything_is_written(tmp_path: Path, portraits: Path):
     with (
-        Run.open(labelled(tmp_path, portraits, age="")) as run,
+        RecordedRun.open(labelled(tmp_path, portraits, age="")) as run,
         pytest.raises(StillmeError, match=r"lack age\. Leave it out"),
     ):
         new_study(run, tmp_path / "told", TOLD, lambda _: None)

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.study.app import build
 from stillme.study.assignment import swapped
 from stillme.study.closing import close_study
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def drawn(tmp_path: Path) -> NewStudy:
     folder = role_runs.write(tmp_path / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
-    with Run.open(folder) as opened:
+    with RecordedRun.open(folder) as opened:
         return new_study(opened, None, StudyDesign(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
 
 
@@ -121,7 +121,7 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     audit = Path(done.run) / "audit.toml"
     audit.write_text(audit.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
     run_stages(audit.parent, ("judge", "estimate"))
-    with Run.open(audit.parent) as run:
+    with RecordedRun.open(audit.parent) as run:
         (people,) = [score for score in run.results.scores if (score.judge, score.axis) == ("people", "role_target")]
         assert people.value.tolist() == [1.0] * PROMPTS
         assert len([score for score in run.results.people if score.axis == "role_target"]) == 3
@@ -166,5 +166,5 @@ def test_which_portrait_is_a_is_balanced_over_the_raters_of_an_item() -> None:
 
 
 def test_a_role_run_has_no_arms_to_compare(run: Path) -> None:
-    with Run.open(run) as opened, pytest.raises(StillmeError, match="has no edits of one portrait"):
+    with RecordedRun.open(run) as opened, pytest.raises(StillmeError, match="has no edits of one portrait"):
         new_study(opened, None, StudyDesign(compare="none"), lambda _: None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.opening import open_study
@@ -28,7 +28,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A rater at the practice."""
     folder = tmp_path_factory.mktemp("pairs")
     run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         design = StudyDesign(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
         study = new_study(opened, None, design, lambda _: None).folder
     settings = study / "study.toml"

@@ -15,7 +15,7 @@ from stillme.findings.gate import Asked, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.gate.verdicts import Verdict, Verdicts
 from stillme.report.data import report_data
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.participants import read_raters
 from stillme.study.app import build
 from stillme.study.closing import UndecidedRaters, close_study
@@ -54,7 +54,7 @@ def forty_eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def draw(run: Path, folder: Path, **design: object) -> Path:
     settings = {"items": 10, "per_task": 10, "compare": "none", "side": 64, "gold": 2, "attention": 2, "repeats": 0}
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         new_study(opened, folder, StudyDesign(**{**settings, **design}), lambda _: None)  # type: ignore[arg-type]
     file = folder / "study.toml"
     file.write_text(file.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
@@ -92,7 +92,7 @@ def fives(shown: dict[str, object], question: str) -> int:
 
 
 def verdict_of(run: Path, rule: str = RULE) -> tuple[Verdicts, str]:
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         verdicts = gate(opened, Asked(rules=[rule]))
         return verdicts, as_text(verdicts)
 
@@ -116,7 +116,7 @@ def test_a_rule_on_edits_chosen_by_their_outcome_decides_nothing(run: Path, tmp_
     assert verdicts.exit_code == 4, text
     assert "rated 10 of 48, chosen by their outcome" in text
     assert "calibrated" not in text
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         data = report_data(opened, [])
         assert not data.stands_for_all
         assert "people rated 10 of 48, chosen by their outcome" in " ".join(data.raters_saw)
@@ -135,7 +135,7 @@ def test_a_rule_on_a_random_sample_decides_by_the_corrected_number(run: Path, tm
     assert verdicts.exit_code == 0, text
     assert "calibrated" not in text
     assert verdict_of(run, "success judge=people <= 20%")[0].exit_code == 1
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         assert "drawn at random" in " ".join(report_data(opened, []).raters_saw)
 
 
@@ -161,7 +161,7 @@ def test_raters_who_failed_checks_are_listed_and_counted_only_where_that_is_deci
     assert "Decided when the study was closed" in recorded.rule
     _, text = verdict_of(run)
     assert "rated 10 of 48" in text
-    with Run.open(run) as opened:
+    with RecordedRun.open(run) as opened:
         assert "failed attention" in " ".join(report_data(opened, []).raters)
 
 

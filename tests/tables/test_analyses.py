@@ -14,7 +14,7 @@ from stillme.cli import cli
 from stillme.core.errors import UnknownName
 from stillme.core.types import Rated, Rating, Request
 from stillme.findings.tables.analyses import ANALYSES, BY_NAME, Written, analyse
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from tests import runs
 
 
@@ -43,7 +43,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
-    written = analyse(Run.open(run), only=list(ANALYSES))
+    written = analyse(RecordedRun.open(run), only=list(ANALYSES))
     assert set(written) == set(ANALYSES)
     empty = {name for name, table in written.items() if not table.rows}
     asked_once = {"position_bias", "repeatability", "disclosure"}
@@ -56,7 +56,7 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
 
 
 def test_large_tables_that_nothing_shows_are_written_by_name_only(run: Path):
-    assert set(ANALYSES) - set(analyse(Run.open(run))) == BY_NAME
+    assert set(ANALYSES) - set(analyse(RecordedRun.open(run))) == BY_NAME
     shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cuts", "--json"])
     assert set(ANALYSES) - set(json.loads(shown.stdout)["analyses"]) == BY_NAME - {"cuts"}
     shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cutz"])
@@ -64,12 +64,12 @@ def test_large_tables_that_nothing_shows_are_written_by_name_only(run: Path):
 
 
 def test_naive_tests_are_marked(run: Path):
-    path = next(iter(analyse(Run.open(run), only=["row_tests"]).values())).path
+    path = next(iter(analyse(RecordedRun.open(run), only=["row_tests"]).values())).path
     assert {row["naive"] for row in rows(path)} == {"True"}
 
 
 def test_numbers_of_a_judge_without_calibration_are_marked(run: Path):
-    written = analyse(Run.open(run), only=["contrasts", "icc", "cuts"])
+    written = analyse(RecordedRun.open(run), only=["contrasts", "icc", "cuts"])
     for table in written.values():
         assert {row["judge_note"] for row in rows(table.path) if row["judge"]} == {"not calibrated"}
 
@@ -79,7 +79,7 @@ def test_an_analysis_that_breaks_does_not_cost_the_others(run: Path, monkeypatch
         raise ZeroDivisionError("a share of 8.7e-19")
 
     monkeypatch.setitem(dict_of(ANALYSES), "contrasts", broken)
-    written = analyse(Run.open(run), only=["contrasts", "icc"])
+    written = analyse(RecordedRun.open(run), only=["contrasts", "icc"])
     assert written["contrasts"].problem == "ZeroDivisionError: a share of 8.7e-19"
     assert written["icc"].rows
 
@@ -91,7 +91,7 @@ def dict_of(mapping: object) -> dict[str, object]:
 
 def test_an_unknown_analysis_is_named(run: Path):
     with pytest.raises(UnknownName, match="Did you mean 'contrasts'"):
-        analyse(Run.open(run), only=["contrast"])
+        analyse(RecordedRun.open(run), only=["contrast"])
 
 
 def test_whoever_watches_knows_which_analysis_is_at_work_and_how_many_there_are(run: Path):
@@ -104,7 +104,7 @@ def test_whoever_watches_knows_which_analysis_is_at_work_and_how_many_there_are(
         def ends(self, name: str, written: Written) -> None:
             seen.append((name, f"{written.rows > 0}"))
 
-    analyse(Run.open(run), only=["icc", "roles"], watch=Watch())
+    analyse(RecordedRun.open(run), only=["icc", "roles"], watch=Watch())
     steps = [("rows", "0/2"), ("icc", "1/2"), ("icc", "True"), ("roles", "2/2"), ("roles", "False")]
     assert seen == steps
 

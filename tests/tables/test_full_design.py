@@ -28,7 +28,7 @@ from stillme.findings.tables.paper import Chosen, PaperTable, make_tables
 from stillme.findings.tables.paper.table import Count, Number, Share
 from stillme.mitigation.features import FeaturePrompt
 from stillme.portraits import folder as portrait_folder
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.work.recording import record
 
@@ -300,13 +300,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def audited(world: World) -> Mapping[str, Run]:
+def audited(world: World) -> Mapping[str, RecordedRun]:
     world.fill()
-    return {name: Run.open(loaded.folder) for name, loaded in world.audits.items()}
+    return {name: RecordedRun.open(loaded.folder) for name, loaded in world.audits.items()}
 
 
 @pytest.fixture(scope="module")
-def imported(world: World) -> Run:
+def imported(world: World) -> RecordedRun:
     """Three files, as such results lie about: judges' scores of the baseline, both arms with people, role answers."""
     into, place = world.folder / "imported", world.folder
     told = world.answers().rename(columns={"epoch": "rater"})
@@ -322,21 +322,21 @@ def imported(world: World) -> Run:
     for file, more in (("one.csv", options[:-2]), ("two.json", ["--people", "people"]), ("three.csv", [])):
         shown = CliRunner().invoke(cli, ["import", "rows", str(place / file), "--into", str(into), *more])
         assert shown.exit_code == 0, shown.exception or shown.output
-    return Run.open(into)
+    return RecordedRun.open(into)
 
 
-def test_the_audits_tables_are_the_truth_in_every_cell(world: World, audited: Mapping[str, Run]):
+def test_the_audits_tables_are_the_truth_in_every_cell(world: World, audited: Mapping[str, RecordedRun]):
     tables = [table for name, numbers in OF_AUDITS.items() for table in _tables(audited[name], numbers)]
     assert found(tables) == pytest.approx(world.truth(), abs=1e-9)
     assert len(world.truth()) > 280
 
 
-def test_imported_rows_give_the_same_tables(world: World, imported: Run):
+def test_imported_rows_give_the_same_tables(world: World, imported: RecordedRun):
     tables = _tables(imported, tuple(number for numbers in OF_AUDITS.values() for number in numbers))
     assert found(tables) == pytest.approx(world.truth(), abs=1e-9)
 
 
-def _tables(run: Run, numbers: tuple[int, ...]) -> list[PaperTable]:
+def _tables(run: RecordedRun, numbers: tuple[int, ...]) -> list[PaperTable]:
     return make_tables(run, Chosen(numbers=numbers))
 
 

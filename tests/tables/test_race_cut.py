@@ -10,7 +10,7 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.tables.paper import Chosen, as_csv, make_tables
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 
 @pytest.mark.parametrize(("setting", "cut", "share"), [("", 3, 1 / 6), ("race_cut = 2", 2, 3 / 6)])
@@ -23,7 +23,7 @@ def test_the_cut_decides_whose_race_counts_as_changed(
     rows = [f"p{index},O-01,{score},5" for index, score in enumerate((3, 2, 2, 1, 1, 1))]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,edit_success", *rows]))
     import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
-    with Run.open(folder) as run:
+    with RecordedRun.open(folder) as run:
         by_editor, by_group = make_tables(run, Chosen(numbers=(19, 20)))
     assert f"race change: {cut} or more" in by_editor.caption
     assert f"score of {cut} or more" in by_group.caption

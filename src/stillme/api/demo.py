@@ -16,7 +16,7 @@ from stillme.core.files import write_whole
 from stillme.core.types import Interval, PlantedGap
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits
-from stillme.runs import Run, known_answers
+from stillme.runs import RecordedRun, injected
 from stillme.work.tally import Tally
 
 
@@ -57,8 +57,8 @@ def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str
     summary = run_stages(folder, ("edit", "judge", "estimate", "report"), RunOptions(watch=watch, say=say))
     if summary.ended is not Ended.COMPLETE or summary.report is None:
         raise Interrupted("The demo was interrupted; run the same command to resume.")
-    with Run.open(folder) as run:
-        return DemoResult(report=summary.report, gaps=tuple(known_answers.gaps(run)))
+    with RecordedRun.open(folder) as run:
+        return DemoResult(report=summary.report, gaps=tuple(injected.gaps(run)))
 
 
 def write_demo(folder: Path) -> None:

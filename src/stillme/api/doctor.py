@@ -26,7 +26,7 @@ from stillme.core.protocols import Editor, Judge, Needs
 from stillme.core.tables import aligned, counted
 from stillme.editors.diffusion.machine import gpus
 from stillme.instruments import faces
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.opening import LEDGER, clean_up, forget_rows, leftovers, require_whole
 from stillme.runs.store.pictures import DAMAGED, LostPicture
@@ -107,7 +107,7 @@ def examine_run(folder: Path, *, download: bool = False) -> list[DoctorCheck]:
     if any(check.state == "broken" for check in checks):
         return checks
     try:
-        with Run.open(folder) as run, run.store.snapshot():
+        with RecordedRun.open(folder) as run, run.store.snapshot():
             checks += [
                 _tried("rows", lambda: _rows(run)),
                 _tried("keys", lambda: _keys(run)),
@@ -134,7 +134,7 @@ def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
     if count := clean_up(folder, deep=True):
         yield f"{counted(count, 'half-written file')} removed"
     try:
-        with Run.open(folder) as run:
+        with RecordedRun.open(folder) as run:
             damaged = [lost for lost in _lost(run, download=download) if lost.how == "damaged"]
             for lost in damaged:
                 run.store.pictures.set_aside(lost.sha256)
@@ -155,7 +155,7 @@ def _database(ledger: Path) -> str:
     return "passes SQLite's integrity check"
 
 
-def _rows(run: Run) -> str:
+def _rows(run: RecordedRun) -> str:
     """Every row leads to what it is about."""
     dangling = {what: count for what, count in run.store.dangling_rows() if count}
     if dangling:
@@ -165,7 +165,7 @@ def _rows(run: Run) -> str:
     return f"{edits}, {judgements}, each with all it refers to"
 
 
-def _keys(run: Run) -> str:
+def _keys(run: RecordedRun) -> str:
     """The key of a request is the hash of what it says."""
     wrong = [request.key for request in run.requests() if request.request(run.design).key != request.key]
     if wrong:
@@ -173,7 +173,7 @@ def _keys(run: Run) -> str:
     return f"{counted(run.request_count, 'request')}, each under its own key"
 
 
-def _pictures(run: Run, *, download: bool) -> str:
+def _pictures(run: RecordedRun, *, download: bool) -> str:
     if run.design.of_rows:
         return "none: the rows of this run were imported"
     names = _named(run)
@@ -191,7 +191,7 @@ def _pictures(run: Run, *, download: bool) -> str:
     return f"{len(names):,} are what they were"
 
 
-def _lost(run: Run, *, download: bool) -> list[LostPicture]:
+def _lost(run: RecordedRun, *, download: bool) -> list[LostPicture]:
     """The pictures that are not what they were; unless all are read, those in an object store that are missing."""
     pictures, names = run.store.pictures, _named(run)
     if pictures.place.reaches_elsewhere and not download:
@@ -199,13 +199,13 @@ def _lost(run: Run, *, download: bool) -> list[LostPicture]:
     return list(pictures.lost(names))
 
 
-def _named(run: Run) -> dict[str, None]:
+def _named(run: RecordedRun) -> dict[str, None]:
     """The pictures that rows and portraits name."""
     named = dict.fromkeys(portrait.image.sha256 for portrait in run.design.portraits)
     return named | dict.fromkeys(row.image for row in run.rows() if row.image)
 
 
-def _repeats(run: Run) -> DoctorCheck:
+def _repeats(run: RecordedRun) -> DoctorCheck:
     counts = run.store.attempts.count(REPEATED, NONDETERMINISTIC)
     if not any(counts.values()):
         return DoctorCheck(name="done twice", state="ok", detail="nothing")
@@ -213,7 +213,7 @@ def _repeats(run: Run) -> DoctorCheck:
     return DoctorCheck(name="done twice", state="lacking", detail=f"{detail}; the first counts")
 
 
-def _leftover_files(run: Run) -> DoctorCheck:
+def _leftover_files(run: RecordedRun) -> DoctorCheck:
     """Files that no row needs: harmless."""
     drafts = sum(1 for _ in leftovers(run.folder))
     named = _named(run) | dict.fromkeys(run.store.pictures_named())

@@ -15,7 +15,7 @@ from stillme.estimates.rows import EditState
 from stillme.findings import calibration
 from stillme.findings.tables.estimates import write_tables
 from stillme.report.data import report_data
-from stillme.runs import Run, disputes, folder_of
+from stillme.runs import RecordedRun, disputes, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
 from stillme.work.features import with_features
@@ -48,7 +48,7 @@ def run_stages(path: Path, stages: Sequence[Name], options: RunOptions | None = 
         raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
     _adopt(folder, options)
     # A run that goes on meanwhile does not change what is read.
-    with Run.open(folder) as run, run.store.snapshot():
+    with RecordedRun.open(folder) as run, run.store.snapshot():
         result = RunResult(folder=folder, totals=run.totals())
         _estimate(run, stages, options, result)
     return result
@@ -64,7 +64,7 @@ def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], opt
     if "edit" in works:
         remember_run(audit.folder)
     if result.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
-        with Run.open(audit.folder) as run:
+        with RecordedRun.open(audit.folder) as run:
             _estimate(run, stages, options, result)
     return result
 
@@ -85,7 +85,7 @@ def _adopt(folder: Path, options: RunOptions) -> None:
         options.say(f"{reason}\nThe recorded configuration is used.")
 
 
-def _estimate(run: Run, stages: Sequence[Name], options: RunOptions, result: RunResult) -> None:
+def _estimate(run: RecordedRun, stages: Sequence[Name], options: RunOptions, result: RunResult) -> None:
     edits = len(run.results.edits)
     if edits >= _WORTH_SAYING:
         made = int((run.results.edits.state == EditState.EDITED).sum())

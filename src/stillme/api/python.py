@@ -38,8 +38,7 @@ from stillme.findings.single import mitigate
 from stillme.findings.tables.estimates import row_of
 from stillme.findings.tables.paper import NUMBERS, Chosen, PaperTable, make_tables
 from stillme.instruments.measurements import Measurements
-from stillme.runs import Run as RecordedRun
-from stillme.runs import folder_of
+from stillme.runs import RecordedRun, folder_of
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of, with_names
 
 if TYPE_CHECKING:
@@ -174,16 +173,8 @@ class Run(RecordedRun):
         return summary(self._shown())
 
 
-class Audit:
-    """An audit built in Python: the same object that audit.toml becomes.
-
-    `editors` are plugins' names, functions or `Editor` objects; `judges` likewise (a function with
-    `function_judge`). See `docs/python.md` for every keyword.
-    """
-
-    def __new__(cls, **parts: Any) -> audits.Audit:  # pyright: ignore[reportInconsistentConstructor]
-        """Check the parts, all problems at once."""
-        return build(**parts)
+Audit = build
+"""An audit built in Python: the same object that audit.toml becomes; `docs/python.md` has every keyword."""
 
 
 def open(path: str | Path) -> Run:  # noqa: A001

@@ -32,8 +32,9 @@ def build(
     title: str = "An audit",
     **sections: Mapping[str, Any],
 ) -> Audit:
-    """The audit of these parts; every problem is reported at once.
+    """An audit of these parts, the same object that audit.toml becomes; every problem is reported at once.
 
+    `editors` are plugins' names, functions or `Editor` objects; `judges` likewise (a function with `function_judge`).
     `prompts` is a set's name, a file, or instructions. `folder` is where the run is kept. Further keywords are the
     sections of audit.toml: `estimates={"confidence": 0.9}`, `budget={"dollars": 5}`.
     """

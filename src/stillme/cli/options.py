@@ -17,7 +17,7 @@ import click
 from stillme.cli.terminal import echo, json_text
 
 if TYPE_CHECKING:
-    from stillme.runs import Run
+    from stillme.runs import RecordedRun
 
 Command = Callable[..., Any]
 
@@ -56,7 +56,7 @@ def print_next(*words: object, out: Path | None = None) -> None:
     echo(f"Next: {command_line(*words, out=out)}", err=True)
 
 
-def print_next_bundle(run: Run, audit: Path, *, out: Path | None = None) -> None:
+def print_next_bundle(run: RecordedRun, audit: Path, *, out: Path | None = None) -> None:
     """Seal the run next; one that was made of rows has nothing to prove, and its report is the next thing to read."""
     if run.design.of_rows:
         print_next("report", audit, out=out)
@@ -108,12 +108,14 @@ EDITED = (
 
 
 @contextmanager
-def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
+def opened_run(
+    path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False
+) -> Generator[RecordedRun]:
     """The run that the command line names: a folder, or a sealed bundle. A changed audit.toml is noted."""
     from stillme.audit.design import is_edited
     from stillme.core.errors import StillmeError
     from stillme.core.files import is_bundle
-    from stillme.runs import Run, folder_of
+    from stillme.runs import RecordedRun, folder_of
 
     if out is None and is_bundle(path):
         if writes:
@@ -123,7 +125,7 @@ def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writ
         with opened_bundle(path) as run:
             yield run
         return
-    with Run.open(folder_of(path, out)) as run:
+    with RecordedRun.open(folder_of(path, out)) as run:
         if not quiet and is_edited(run.folder):
             echo(EDITED, err=True)
         yield run

@@ -26,7 +26,7 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.findings.gate import Verdict
-    from stillme.runs import Run
+    from stillme.runs import RecordedRun
 
 
 @click.command()
@@ -64,7 +64,7 @@ def compare(
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
-        one, other = choose(cast("Run", runs[0]), runs[1], editors)
+        one, other = choose(cast("RecordedRun", runs[0]), runs[1], editors)
         matched = match(one, other, common=common)
         appears, missing = reading_changes(one, other, matched)
         comparison = compare_sides(matched)
@@ -205,7 +205,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
         sys.exit(1)
 
 
-def _print_next_of_gate(run: Run, audit: Path, out: Path | None, outcome: Verdict) -> None:
+def _print_next_of_gate(run: RecordedRun, audit: Path, out: Path | None, outcome: Verdict) -> None:
     """Seal what passed, look at what failed, finish what has no data. A bundle needs none of it."""
     from stillme.core.files import is_bundle
 

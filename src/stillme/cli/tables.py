@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stillme.findings.tables.analyses import Written
     from stillme.findings.tables.paper import Chosen
     from stillme.findings.tables.paper.table import PaperTable
-    from stillme.runs import Run
+    from stillme.runs import RecordedRun
 
 
 @click.command()
@@ -158,7 +158,7 @@ def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
     return [*(name for name in ANALYSES if name not in BY_NAME or name in names), *unknown]
 
 
-def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
+def _paper_tables(run: RecordedRun, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
     from stillme.findings.tables.paper import make_tables, write
     from stillme.findings.tables.paper.table import FORMATS
     from stillme.runs.paper_names import missing_names
@@ -182,7 +182,7 @@ def _entry(table: PaperTable, files: Sequence[Path]) -> Mapping[str, Any]:
     }
 
 
-def _analyses(run: Run, only: Sequence[str], *, as_json: bool) -> dict[str, Mapping[str, Any]]:
+def _analyses(run: RecordedRun, only: Sequence[str], *, as_json: bool) -> dict[str, Mapping[str, Any]]:
     from stillme.cli.progress import progress
     from stillme.findings.tables.analyses import analyse
 

@@ -209,7 +209,7 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
         for note in dict.fromkeys(note for note in notes.values() if note.startswith(CANNOT_TELL)):
             titles = ", ".join(f"“{numbers.title(axis)}”" for axis, own in notes.items() if own == note)
             yield Caveat(f"{judge} {note}.", f"There it was not validated for {titles}: no difference means nothing.")
-    for answers in data.behaviour.known_answers if data.behaviour else ():
+    for answers in data.behaviour.control_pairs if data.behaviour else ():
         if answers.alarm:
             yield Caveat(
                 f"{answers.judge} failed its control pairs.",

@@ -38,7 +38,7 @@ from stillme.estimates.quantities import meets
 from stillme.estimates.roles import Adherence, adherence
 from stillme.findings import calibration
 from stillme.findings.calibration.records import Calibration
-from stillme.runs import Results, Run, known_answers
+from stillme.runs import RecordedRun, Results, injected
 from stillme.runs.behaviour import JudgeBehaviour, behaviour_of
 from stillme.runs.disputes import agreement_of
 from stillme.runs.gathering import chosen_how
@@ -262,7 +262,9 @@ def rows_to_rate(data: ReportData, score: Scores) -> NDArray[np.bool_]:
 EARLIER = "earlier configurations of this audit"
 
 
-def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none", judge: str = "") -> ReportData:
+def report_data(
+    run: RecordedRun, estimates: Sequence[Estimate], *, redact: Redaction = "none", judge: str = ""
+) -> ReportData:
     """Everything that the page and the figures show; `judge` speaks where it answers, instead of the ensemble."""
     design, results, settings = run.design, run.results, run.settings
     judges = list(dict.fromkeys(score.judge for score in results.scores))
@@ -296,7 +298,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
         paper=paper_names(design),
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
-        planted=tuple(known_answers.gaps(run)),
+        planted=tuple(injected.gaps(run)),
         spending=tuple(_spent(run)),
         claims=design.claims,
         remarks=partial(_remarks, run),
@@ -306,7 +308,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
     return with_happened(_with_pictures(data, run))
 
 
-def _with_pictures(data: ReportData, run: Run) -> ReportData:
+def _with_pictures(data: ReportData, run: RecordedRun) -> ReportData:
     """Pictures that are kept elsewhere are brought here only if the page shows them."""
     pictures = run.store.pictures
     if run.design.of_rows:
@@ -344,7 +346,7 @@ def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect 
             yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
 
 
-def _raters_saw(run: Run) -> Iterator[str]:
+def _raters_saw(run: RecordedRun) -> Iterator[str]:
     """How many edits people rated, where they did not rate all, and how these were chosen."""
     results = run.results
     edited = int(np.count_nonzero(results.edits.state == EditState.EDITED))
@@ -355,7 +357,7 @@ def _raters_saw(run: Run) -> Iterator[str]:
             yield f"{judge} rated {rated:,} of {edited:,}, {chosen_how(draws)[0]}."
 
 
-def _against_people(run: Run) -> Iterator[AgainstPeople]:
+def _against_people(run: RecordedRun) -> Iterator[AgainstPeople]:
     """Every other judge against the mean of the people who rated the same edits."""
     people, scores = run.design.people, run.results.scores
     for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
@@ -365,12 +367,12 @@ def _against_people(run: Run) -> Iterator[AgainstPeople]:
                 yield from against_people(run.results.edits, score, rated, run.settings, by_editor=False)
 
 
-def _combining(run: Run) -> tuple[str, ...]:
+def _combining(run: RecordedRun) -> tuple[str, ...]:
     """Judges that are made of the audit's own: where one answers, it speaks for them."""
     return tuple(dict.fromkeys(score.judge for score in run.results.scores if score.kind == "ensemble"))
 
 
-def _editors(run: Run) -> Iterator[Description]:
+def _editors(run: RecordedRun) -> Iterator[Description]:
     weights = {entry.editor: entry for entry in editor_weights(run)}
     for editor in run.design.editors:
         used = weights.get(editor.name)
@@ -390,7 +392,7 @@ def _described(record: EditorRecord | JudgeRecord) -> Description:
     )
 
 
-def _spent(run: Run) -> Iterator[SpentBy]:
+def _spent(run: RecordedRun) -> Iterator[SpentBy]:
     """One line per editor and judge of this configuration, and one for what others in the same folder took."""
     readers = {reader.spec.key: f"{reader.name} (readings)" for reader in run.design.readers}
     controls = {control_spec(editor.spec).key for editor in run.design.editors}
@@ -413,7 +415,7 @@ def _spent(run: Run) -> Iterator[SpentBy]:
             )
 
 
-def _remarks(run: Run, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
+def _remarks(run: RecordedRun, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     """What judges gave as evidence for these edits, and what editors said when they declined."""
     names = {judge.spec.key: judge.name for judge in run.judges} | {"": "editor"}
     remarks: dict[str, list[Remark]] = {}
@@ -424,7 +426,7 @@ def _remarks(run: Run, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     return remarks
 
 
-def _calibrated(run: Run) -> Iterator[Calibration]:
+def _calibrated(run: RecordedRun) -> Iterator[Calibration]:
     for judge in run.judges:
         known = calibration.calibration_of_judge(judge)
         if known is not None:

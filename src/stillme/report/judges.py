@@ -201,7 +201,7 @@ def behaviour_section(data: ReportData) -> dict[str, list[str]] | None:
     if known is None:
         return None
     warnings = [
-        *(answers.alarm for answers in known.known_answers if answers.alarm),
+        *(answers.alarm for answers in known.control_pairs if answers.alarm),
         *known.warnings,
         *(f"{judge}." for judge in drifted(known.models)),
     ]
@@ -210,7 +210,7 @@ def behaviour_section(data: ReportData) -> dict[str, list[str]] | None:
 
 
 def _sentences(known: JudgeBehaviour) -> Iterator[str]:
-    yield from (str(answers) for answers in known.known_answers)
+    yield from (str(answers) for answers in known.control_pairs)
     yield from _combined(known)
     for names in known.models:
         if not names.drifted:

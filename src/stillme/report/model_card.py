@@ -14,10 +14,10 @@ from stillme.report.data import ReportData, report_data
 from stillme.report.findings import Findings, Line, NumberGrid, find
 from stillme.report.gallery import label_origins
 from stillme.report.gaps import Gap
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 
 
-def model_cards(run: Run, to: Path | None) -> list[Path]:
+def model_cards(run: RecordedRun, to: Path | None) -> list[Path]:
     """Write `model-card-EDITOR.md` for each editor."""
     folder = to or run.folder / "export"
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from stillme import estimates, report
 from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Redaction
 from stillme.report.data import report_data
-from stillme.runs import Run, folder_of
+from stillme.runs import RecordedRun, folder_of
 from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.runs.store.pictures import suffix_of
@@ -92,7 +92,7 @@ class Refresher(threading.Thread):
 
     def refresh(self) -> None:
         """Count the rows, and render the report if there are more than last time."""
-        with Run.open(self.folder) as run:
+        with RecordedRun.open(self.folder) as run:
             counts, totals = count(run)
             by_name = counts.as_json()
             self._live.progress = {
@@ -107,7 +107,7 @@ class Refresher(threading.Thread):
                 self._live.number += 1
                 self._rendered = newest
 
-    def _render(self, run: Run) -> str:
+    def _render(self, run: RecordedRun) -> str:
         estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
         data = report_data(run, estimated, redact=self._served.redact)
         if run.store.pictures.place.addresses:

@@ -6,8 +6,10 @@ from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
     from stillme.runs.gathering import Results, combined, joined
-    from stillme.runs.run import Row, Run, folder_of, opened
+    from stillme.runs.run import RecordedRun, Row, folder_of, opened
 
-__all__ = ["Results", "Row", "Run", "combined", "folder_of", "joined", "opened"]
+__all__ = ["RecordedRun", "Results", "Row", "combined", "folder_of", "joined", "opened"]
 
-__getattr__ = deferred(__name__, gathering=("Results", "combined", "joined"), run=("Row", "Run", "folder_of", "opened"))
+__getattr__ = deferred(
+    __name__, gathering=("Results", "combined", "joined"), run=("RecordedRun", "Row", "folder_of", "opened")
+)

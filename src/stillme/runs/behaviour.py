@@ -11,9 +11,9 @@ from stillme.core.types import Interval, Json
 from stillme.estimates import Scores, behaviour, holm, numbers
 from stillme.estimates.behaviour import Behaviour
 from stillme.judges.ensemble import primary_of
-from stillme.runs.control_pairs.reading import KnownAnswers, answered_by
+from stillme.runs.control_pairs.reading import ControlPairAnswers, answered_by
 from stillme.runs.gathering import ensemble_name
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.status import ModelNames, model_names
 
 MUCH_MISSING = 0.05
@@ -45,7 +45,7 @@ class JudgeBehaviour:
     coverage: tuple[Behaviour, ...] = ()
     models: tuple[ModelNames, ...] = ()
     combination: Combination | None = None
-    known_answers: tuple[KnownAnswers, ...] = ()
+    control_pairs: tuple[ControlPairAnswers, ...] = ()
     """To pairs of known truth, hidden among the questions."""
     confidence: float = 0.95
 
@@ -107,28 +107,28 @@ def _most_of(axes: Sequence[str]) -> str:
     return listed([f"“{numbers.title(axis)}”" for axis in axes])
 
 
-def behaviour_of(run: Run) -> JudgeBehaviour:
+def behaviour_of(run: RecordedRun) -> JudgeBehaviour:
     """What the report says."""
     return JudgeBehaviour(
         coverage=tuple(coverage(run)),
         models=tuple(model_names(run)),
         combination=combination(run),
-        known_answers=tuple(answered_by(run.store, run.judges)),
+        control_pairs=tuple(answered_by(run.store, run.judges)),
         confidence=run.settings.confidence,
     )
 
 
-def position_bias(run: Run) -> list[Behaviour]:
+def position_bias(run: RecordedRun) -> list[Behaviour]:
     """Of models that saw both orders."""
     return behaviour.position_bias(run.results.edits, run.results.repeats, run.settings)
 
 
-def repeatability(run: Run) -> list[Behaviour]:
+def repeatability(run: RecordedRun) -> list[Behaviour]:
     """Of models that were asked the same more than once."""
     return behaviour.repeatability(run.results.edits, run.results.repeats, run.settings)
 
 
-def disclosure_effect(run: Run) -> list[Behaviour]:
+def disclosure_effect(run: RecordedRun) -> list[Behaviour]:
     """Of models that judge both blind and unblinded, and are otherwise the same."""
     scores = {(score.judge, score.axis): score for score in run.results.scores}
     pairs = [
@@ -154,12 +154,12 @@ def _but_disclosure(judge: JudgeRecord) -> tuple[str, Mapping[str, Json]]:
     return spec.version, {name: value for name, value in spec.parameters.items() if name != "disclosure"}
 
 
-def coverage(run: Run) -> list[Behaviour]:
+def coverage(run: RecordedRun) -> list[Behaviour]:
     """Of the combined scores: how many lack a judge."""
     return behaviour.coverage(run.results.edits, ensemble_name(run.design), _parts(run), run.settings)
 
 
-def _parts(run: Run) -> list[Scores]:
+def _parts(run: RecordedRun) -> list[Scores]:
     combinable = {axis.name for axis in rubric.load().axes.values() if axis.is_asked}
     return [
         score
@@ -169,7 +169,7 @@ def _parts(run: Run) -> list[Scores]:
     ]
 
 
-def combination(run: Run) -> Combination | None:
+def combination(run: RecordedRun) -> Combination | None:
     """Who is combined and how; None where nobody is."""
     analysis = run.design.analysis
     if not any(score.kind == "ensemble" for score in run.results.scores):
@@ -200,7 +200,7 @@ class Gaps:
         return f"{warning}{share} of {self.edits:,} combined scores lack a judge (no score by {judges})"
 
 
-def gaps(run: Run) -> Gaps | None:
+def gaps(run: RecordedRun) -> Gaps | None:
     """Where judges gave no score, counted without gathering the run; None where every combined score has all judges."""
     judges = [judge for name in run.design.analysis.combined if (judge := run.design.judge(name))]
     if len(judges) < 2:

@@ -18,7 +18,7 @@ from stillme.estimates.agreement import Agreement, agreement
 from stillme.estimates.people import disagreement
 from stillme.judges.ensemble import PRIORITIES, Flag, agreed, flag
 from stillme.runs.gathering import Results
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 
 FOLDER = "judges"
 _FLAGGED = ("priority", "portrait", "prompt", "editor", "arm", "axis", "judge", "score", "edit")
@@ -37,7 +37,7 @@ class Dispute:
     flag: Flag
 
 
-def between(run: Run) -> list[Dispute]:
+def between(run: RecordedRun) -> list[Dispute]:
     """Edits that people should look at, the most urgent first."""
     differences = dict(_differences(raters(run)))
     disputes: list[Dispute] = []
@@ -52,14 +52,14 @@ def _urgency(dispute: Dispute) -> tuple[int, float]:
     return PRIORITIES.index(dispute.flag.priority), -max(dispute.flag.differences.values())
 
 
-def raters(run: Run) -> list[Scores]:
+def raters(run: RecordedRun) -> list[Scores]:
     """Scores of the audit's own judges on the scales and on who is the target, without people and ensembles."""
     own = {judge.name for judge in run.judges} - run.design.people
     rated = {axis.name for axis in rubric.load().axes.values() if axis.is_asked}
     return [score for score in run.results.scores if score.judge in own and score.axis in rated]
 
 
-def disagreements(run: Run) -> NDArray[np.float64]:
+def disagreements(run: RecordedRun) -> NDArray[np.float64]:
     """For each edit how far models' answers on the scales are apart, on average over the scales; NaN if not known."""
     nominal = rubric.load().is_nominal
     answers: dict[str, list[NDArray[np.float64]]] = {}
@@ -77,7 +77,7 @@ def disagreements(run: Run) -> NDArray[np.float64]:
     return apart
 
 
-def agreement_of(run: Run) -> list[Agreement]:
+def agreement_of(run: RecordedRun) -> list[Agreement]:
     """How far the audit's judges agree with one another, and its people among themselves."""
     edits, settings = run.results.edits, run.settings
     return [
@@ -86,7 +86,7 @@ def agreement_of(run: Run) -> list[Agreement]:
     ]
 
 
-def write_judges(run: Run) -> list[Path]:
+def write_judges(run: RecordedRun) -> list[Path]:
     """Write judges/flagged.csv and judges/agreement.csv into tables; nothing where there is only one judge."""
     scores = raters(run)
     if len({score.judge for score in scores}) < 2:

@@ -27,7 +27,7 @@ from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Sco
 from stillme.judges.ensemble import Combined, combine
 
 if TYPE_CHECKING:
-    from stillme.runs.run import Row, Run
+    from stillme.runs.run import RecordedRun, Row
 from stillme.core.types import Arm
 
 _CHUNK = 500
@@ -60,13 +60,13 @@ class Results:
     """The skin-tone group of each portrait, by id, where an instrument measured it."""
 
 
-def gather(run: Run) -> Results:
+def gather(run: RecordedRun) -> Results:
     """Read the rows of what the run asks; rows of earlier configurations stay out."""
     with run.store.snapshot():
         return _gather(run)
 
 
-def _gather(run: Run) -> Results:
+def _gather(run: RecordedRun) -> Results:
     table = _Table(run)
     rows = run.rows()
     while chunk := list(itertools.islice(rows, _CHUNK)):
@@ -85,7 +85,7 @@ def _gather(run: Run) -> Results:
     return _with_draws(run, results)
 
 
-def _with_draws(run: Run, results: Results) -> Results:
+def _with_draws(run: RecordedRun, results: Results) -> Results:
     """How studies chose the edits. An edit counts in each study that drew it, by the chance there."""
     drawn: dict[str, dict[str, float]] = {}
     draws: dict[str, set[str]] = {}
@@ -211,7 +211,7 @@ _COLUMNS = tuple(part.name for part in fields(_Codes))
 class _Table:
     """Columns that grow row by row."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RecordedRun) -> None:
         design = run.design
         self._design = design
         self._portraits = {portrait.id: code for code, portrait in enumerate(design.portraits)}

@@ -32,7 +32,7 @@ from stillme.estimates.directions import Group, Shift, Tallies, shifts
 from stillme.estimates.permutation import LEVEL
 from stillme.estimates.quantities import Exclusion
 from stillme.estimates.rows import Edits, EditState, Flags
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 
 NOT_READ = "not read"
 REFUSED = "refused"
@@ -152,7 +152,7 @@ class Readings:
         ]
 
 
-def readings_of(run: Run) -> Readings | None:
+def readings_of(run: RecordedRun) -> Readings | None:
     """What readers said; None where the audit has none."""
     return _Gathering(run).readings() if run.design.readers else None
 
@@ -166,7 +166,7 @@ _Counts = Callable[[str, str, int], bool]
 class _Gathering:
     """One pass over the rows of edits for each reader."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RecordedRun) -> None:
         self._run = run
         self.edits: Edits = run.results.edits
         self._attribute = run.design.read_attribute

@@ -37,7 +37,7 @@ class Row:
         return (self.edit.image or "") if self.edit else ""
 
 
-class Run:
+class RecordedRun:
     """A folder with a ledger. Opened without plugins, keys, inputs or audit.toml, wherever it was moved to."""
 
     def __init__(self, store: Store) -> None:
@@ -54,7 +54,7 @@ class Run:
         """What the user named: the folder, or the bundle that was unpacked into it."""
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
+    def open(cls, folder: Path) -> RecordedRun:
         """The run in a folder."""
         if not Store.exists(folder):
             raise StillmeError(f"{folder} has no run yet. Start it with `stillme run {folder}`.")
@@ -72,7 +72,7 @@ class Run:
         """Close the ledger."""
         self.store.close()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> RecordedRun:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,9 +176,9 @@ def _unrecorded(store: Store) -> StillmeError:
 
 
 @contextmanager
-def opened(path: Path, out: Path | None = None) -> Generator[Run]:
+def opened(path: Path, out: Path | None = None) -> Generator[RecordedRun]:
     """The run that a command line names: its folder, or the folder of its audit.toml."""
-    with Run.open(folder_of(path, out)) as run:
+    with RecordedRun.open(folder_of(path, out)) as run:
         yield run
 
 

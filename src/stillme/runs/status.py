@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
 
 if TYPE_CHECKING:  # both need numpy, and most runs have neither
     from stillme.runs.behaviour import Gaps
-    from stillme.runs.control_pairs.reading import KnownAnswers
+    from stillme.runs.control_pairs.reading import ControlPairAnswers
 import json
 import re
 from collections import Counter
@@ -49,7 +49,7 @@ class Status:
     """Which weights edits were made with."""
     gaps: Gaps | None = None
     """Combined scores that lack a judge."""
-    known_answers: tuple[KnownAnswers, ...] = ()
+    control_pairs: tuple[ControlPairAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
     made: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """When the first and the last edit of each editor were made, UTC."""
@@ -75,8 +75,8 @@ class Status:
             "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
             "weights": [editor.as_json() for editor in self.weights],
             "combined": asdict(self.gaps) if self.gaps else None,
-            "known_answers": [answers.as_json() for answers in self.known_answers],
-            "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
+            "control_pairs": [answers.as_json() for answers in self.control_pairs],
+            "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
         }
 
     def as_text(self) -> str:
@@ -108,7 +108,7 @@ class Status:
         ]
         if self.gaps:
             lines.append(f"  {self.gaps}")
-        lines += [line for answers in self.known_answers for line in answers.lines()]
+        lines += [line for answers in self.control_pairs for line in answers.lines()]
         return "\n".join(lines)
 
 
@@ -124,7 +124,7 @@ def _period(first: str, last: str) -> str:
     return f"{begin} UTC" if begin == end else f"{begin} to {end} UTC"
 
 
-def status_of(run: Run) -> Status:
+def status_of(run: RecordedRun) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
     counts, totals = count(run)
@@ -137,13 +137,13 @@ def status_of(run: Run) -> Status:
         models=tuple(model_names(run)),
         weights=tuple(editor_weights(run)),
         gaps=_gaps(run),
-        known_answers=_known_answers(run),
+        control_pairs=_control_pairs(run),
         made={editor.name: times[editor.spec.key] for editor in run.design.editors if editor.spec.key in times},
         pictures=store.places.current,
     )
 
 
-def _gaps(run: Run) -> Gaps | None:
+def _gaps(run: RecordedRun) -> Gaps | None:
     if len(run.design.analysis.combined) < 2:
         return None
     from stillme.runs.behaviour import gaps
@@ -151,7 +151,7 @@ def _gaps(run: Run) -> Gaps | None:
     return gaps(run)
 
 
-def _known_answers(run: Run) -> tuple[KnownAnswers, ...]:
+def _control_pairs(run: RecordedRun) -> tuple[ControlPairAnswers, ...]:
     if not any(run.store.control_pairs(judge.spec.key) for judge in run.judges):
         return ()
     from stillme.runs.control_pairs.reading import answered_by
@@ -210,7 +210,7 @@ class ModelNames:
         }
 
 
-def model_names(run: Run) -> list[ModelNames]:
+def model_names(run: RecordedRun) -> list[ModelNames]:
     """Every judge of the run whose answers say which model gave them."""
     answering = run.store.answering_models()
     return [
@@ -270,7 +270,7 @@ class EditorWeights:
         }
 
 
-def editor_weights(run: Run) -> list[EditorWeights]:
+def editor_weights(run: RecordedRun) -> list[EditorWeights]:
     """Every editor of the run that records its weights."""
     recorded = run.store.editing_weights()
     weights = (
@@ -325,7 +325,7 @@ class Counts:
         } | ({"readers": [{"name": name, **counts} for name, counts in self.readers.items()]} if self.readers else {})
 
 
-def count(run: Run) -> tuple[Counts, Totals]:
+def count(run: RecordedRun) -> tuple[Counts, Totals]:
     """Count the run, without disturbing a process that is writing to it; a run that did not change only once."""
     # Before the rows are read: what is written meanwhile is seen the next time.
     state = run.store.state()
@@ -344,7 +344,7 @@ def count(run: Run) -> tuple[Counts, Totals]:
     return counts, totals
 
 
-def _counts(run: Run) -> Counts:
+def _counts(run: RecordedRun) -> Counts:
     store = run.store
     states: dict[str, Counter[str]] = {editor.name: Counter() for editor in run.design.editors}
     rows, answers = store.progress(run.plan)
@@ -370,7 +370,7 @@ def _counts(run: Run) -> Counts:
     )
 
 
-def _readings(run: Run) -> dict[str, dict[str, int]]:
+def _readings(run: RecordedRun) -> dict[str, dict[str, int]]:
     """Pictures of one portrait; a control that is still to be made counts as a picture of its own."""
     edited: set[str] = set()
     controls: set[str] = set()
@@ -396,7 +396,7 @@ def _readings(run: Run) -> dict[str, dict[str, int]]:
     }
 
 
-def _descriptions(run: Run) -> dict[str, dict[str, int]]:
+def _descriptions(run: RecordedRun) -> dict[str, dict[str, int]]:
     readers = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
     ids = run.portraits_of(readers, NEEDS_FEATURES) if run.design.extractors else set[str]()
     portraits = [portrait for portrait in run.design.portraits if portrait.id in ids]

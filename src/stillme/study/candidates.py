@@ -16,7 +16,7 @@ from stillme.core import rubric
 from stillme.core.errors import StillmeError
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.estimates.people import draw_unequally
-from stillme.runs import Run, disputes
+from stillme.runs import RecordedRun, disputes
 from stillme.study.items import Output
 
 Codes = NDArray[np.int64]
@@ -169,7 +169,9 @@ _FINDINGS = ("soft_erasure", "skin_lightened", "skin_darkened", "race_changed", 
 """Rates whose cases count as flagged."""
 
 
-def candidates(run: Run, compare: Compare, first: First, choose: Choose = "random") -> tuple[str, list[OfferedItem]]:
+def candidates(
+    run: RecordedRun, compare: Compare, first: First, choose: Choose = "random"
+) -> tuple[str, list[OfferedItem]]:
     """The comparison that was made, and every item it offers."""
     edits = dict(_edits(run))
     if not edits:
@@ -216,7 +218,7 @@ Offer = tuple[Portrait, Portrait | None, Prompt, tuple[Output, ...]]
 """Who is shown, the second person if there is one, what was asked, and what came of it."""
 
 
-def _edits(run: Run) -> Iterator[tuple[Place, Output]]:
+def _edits(run: RecordedRun) -> Iterator[tuple[Place, Output]]:
     for row in run.rows():
         request = row.request
         if row.image:
@@ -225,7 +227,7 @@ def _edits(run: Run) -> Iterator[tuple[Place, Output]]:
             yield place, Output(file="", edit=request.key, sha256=row.image, strata=strata)
 
 
-def _scenes(run: Run, edits: Mapping[Place, Output]) -> Iterator[Offer]:
+def _scenes(run: RecordedRun, edits: Mapping[Place, Output]) -> Iterator[Offer]:
     """Every edit of two people, each by itself."""
     portraits = run.design.portrait_by_id
     prompts = {prompt.id: prompt for _, prompt in run.design.treatments}
@@ -234,7 +236,7 @@ def _scenes(run: Run, edits: Mapping[Place, Output]) -> Iterator[Offer]:
             yield portraits[people[0]], portraits[people[1]], prompts[prompt], (output,)
 
 
-def _grouped(run: Run, edits: Mapping[Place, Output], way: str) -> Iterator[Offer]:
+def _grouped(run: RecordedRun, edits: Mapping[Place, Output], way: str) -> Iterator[Offer]:
     seeds = {editor.name: editor.seeds for editor in run.design.editors}
     names = list(seeds)
     for portrait, prompt in itertools.product(run.design.portraits, run.design.prompts):
@@ -264,7 +266,7 @@ def _grouped(run: Run, edits: Mapping[Place, Output], way: str) -> Iterator[Offe
                 yield portrait, None, prompt, outputs
 
 
-def _urgent(run: Run, first: First) -> set[str]:
+def _urgent(run: RecordedRun, first: First) -> set[str]:
     """Edits that the judges dispute, or of which one reports a failure."""
     if first == "nothing":
         return set()
@@ -279,7 +281,7 @@ def _urgent(run: Run, first: First) -> set[str]:
     return {keys[int(index)] for index in np.flatnonzero(marked)}
 
 
-def _disagreements(run: Run) -> dict[str, float]:
+def _disagreements(run: RecordedRun) -> dict[str, float]:
     """By edit: how far models' answers are apart."""
     apart = disputes.disagreements(run)
     known: list[int] = np.flatnonzero(~np.isnan(apart)).tolist()

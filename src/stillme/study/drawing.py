@@ -19,7 +19,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.types import Json, Portrait, Prompt
 from stillme.editors.regions import regions_of
 from stillme.portraits import synthetic
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.gathering import SampleKind
 from stillme.study import keys
 from stillme.study.candidates import (
@@ -222,7 +222,7 @@ class NewStudy:
     picture_bytes: int
 
 
-def new_study(run: Run, folder: Path | None, design: StudyDesign, say: Callable[[str], None]) -> NewStudy:
+def new_study(run: RecordedRun, folder: Path | None, design: StudyDesign, say: Callable[[str], None]) -> NewStudy:
     """Draw a study from a run into `folder`, by default `study` inside the run."""
     target = folder or run.folder / "study"
     if (target / FILE).exists():
@@ -285,7 +285,7 @@ def _pick(
 
 
 class _Maker:
-    def __init__(self, run: Run, folder: Path, design: StudyDesign) -> None:
+    def __init__(self, run: RecordedRun, folder: Path, design: StudyDesign) -> None:
         self.pictures = BlindedPictures(folder, design.side)
         self._portraits = run.design.portrait_by_id
         self._run, self._design = run, design

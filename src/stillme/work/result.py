@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillme.runs.control_pairs.reading import KnownAnswers
+from stillme.runs.control_pairs.reading import ControlPairAnswers
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
 from stillme.work.tally import Ended, Tally
@@ -32,7 +32,7 @@ class RunResult:
     tallies: list[Tally] = field(default_factory=lambda: list[Tally]())
     failures: tuple[Failure, ...] = ()
     """Why work failed that has not succeeded since."""
-    known_answers: tuple[KnownAnswers, ...] = ()
+    control_pairs: tuple[ControlPairAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
     samples: tuple[str, ...] = ()
     """Of a limited run: every edit with its answers, a line each."""
@@ -65,8 +65,8 @@ class RunResult:
             "failures": [
                 {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
             ],
-            "known_answers": [answers.as_json() for answers in self.known_answers],
-            "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
+            "control_pairs": [answers.as_json() for answers in self.control_pairs],
+            "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
             "samples": list(self.samples),
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
@@ -87,7 +87,7 @@ class RunResult:
         if len(self.failures) > _REASONS:
             lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
         lines += self.samples
-        lines += [line for answers in self.known_answers for line in answers.lines()]
+        lines += [line for answers in self.control_pairs for line in answers.lines()]
         if self.totals.cost or self.totals.unpriced:
             limit = f" of ${self.budget:,.2f}" if self.budget is not None and not self.totals.unpriced else ""
             lines.append(f"cost so far: {self.totals.cost_text}{limit}")

@@ -99,7 +99,7 @@ def work(
         result.totals, result.failures = store.totals(), tuple(store.failures())
         if options.limit is not None:
             result.samples = tuple(samples(audit, store, options.limit))
-        result.known_answers = tuple(answered_by(store, audit.design(calibrations).judges))
+        result.control_pairs = tuple(answered_by(store, audit.design(calibrations).judges))
         return result
 
 

@@ -18,7 +18,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
 from stillme.editors.diffusion import hub, weights
 from stillme.editors.diffusion.weights import Weights, content_hash
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, tiny_editor
@@ -133,7 +133,7 @@ def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, write_
     cached_hub.move(SECOND)
     run_stages(folder, ("edit",))
     assert revisions(folder) == [FIRST] * 12
-    shown = status_of(Run.open(folder))
+    shown = status_of(RecordedRun.open(folder))
     assert f"somebody/tiny at {FIRST[:12]} (12 edits)" in shown.as_text()
     assert "must not be pooled" not in shown.as_text()
 
@@ -160,7 +160,7 @@ def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hu
     worked = run_stages(folder, ("edit",))
     assert len(revisions(folder)) == 6
     assert "were made with different weights of somebody/tiny" in worked.tallies[0].reason
-    shown = status_of(Run.open(folder))
+    shown = status_of(RecordedRun.open(folder))
     assert "warning: the edits of tiny were made with different weights" in shown.as_text()
     assert shown.as_json()["weights"][0]["mixed"]
 

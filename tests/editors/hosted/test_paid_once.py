@@ -12,7 +12,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core.http.replies import Reply
 from stillme.core.types import Edited, Failed
 from stillme.portraits.synthetic import portraits
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from stillme.runs.store.jobs import FILE, Jobs
 from tests.editors.hosted import providers
@@ -290,7 +290,7 @@ def test_the_ledger_equals_the_servers_count(write_audit: Callable[..., Path], p
     assert tally.counts == {"edited": REQUESTS}
     assert made == REQUESTS
     assert tally.cost == pytest.approx(made * 0.04)
-    totals = status_of(Run.open(folder)).totals
+    totals = status_of(RecordedRun.open(folder)).totals
     assert (totals.cost, totals.unpriced) == (pytest.approx(made * 0.04), 0)
     left = (folder / FILE).read_text() if (folder / FILE).exists() else ""
     assert "http" not in left, "no link stays on disk when its job has ended"
@@ -302,7 +302,7 @@ def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable
         server.breaks(Says(body={"polling_url": "https://elsewhere.example/x"}))
         assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": REQUESTS}
         assert handed_in(server) == REQUESTS + 1
-    totals = status_of(Run.open(folder)).totals
+    totals = status_of(RecordedRun.open(folder)).totals
     assert (totals.cost, totals.unpriced) == (pytest.approx(REQUESTS * 0.04), 1)
 
 

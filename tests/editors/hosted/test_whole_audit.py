@@ -11,7 +11,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core import images
 from stillme.core.types import Edited
 from stillme.editors.noop import Noop
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Says, serving
@@ -51,7 +51,7 @@ def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
         server.breaks(Says(status=422, body={"error": {"code": 422, "message": "no", "status": "X"}}))
         tally = run_stages(folder, ("edit", "judge")).tallies
     assert tally[0].counts == {"edited": 8, "answered in words": 3, "failed": 1}
-    status = status_of(Run.open(folder))
+    status = status_of(RecordedRun.open(folder))
     (counts,) = status.counts.editors.values()
     assert (counts["done"], counts["answered in words"], counts["to retry"]) == (8, 3, 1)
     assert {judge["total"] for judge in status.counts.judges.values()} == {8}
@@ -71,7 +71,7 @@ def test_a_failure_whose_cost_is_unknown_is_not_shown_as_free(
             extra="[executor]\nattempts = 1",
         )
         run_stages(folder, ("edit",))
-    totals = status_of(Run.open(folder)).totals
+    totals = status_of(RecordedRun.open(folder)).totals
     assert (totals.cost, totals.unpriced, totals.cost_text) == (0.0, totals.to_retry, "unknown")
 
 

@@ -21,7 +21,7 @@ from stillme.estimates.quantities import meets
 from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.findings.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.findings.calibration.records import standing_of
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.work.options import RunOptions
 from stillme.work.stages import work
 from stillme.work.tally import Ended
@@ -52,7 +52,7 @@ class Trial:
 
 def run_jury(
     folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait], options: RunOptions | None = None
-) -> Run:
+) -> RecordedRun:
     """Make and measure the edits as an audit, one editor for each edit, so that it resumes like one."""
     audit = build(
         editors={edit.name: HonestEditor(edit, portraits) for edit in edits},
@@ -66,10 +66,10 @@ def run_jury(
     )
     if work(audit, ("edit", "judge"), options or RunOptions()).ended is not Ended.COMPLETE:
         raise Interrupted("The trials were interrupted; run the same command to continue.")
-    return Run.open(folder)
+    return RecordedRun.open(folder)
 
 
-def try_edits(run: Run, edits: Sequence[HonestEdit], quantities: Sequence[str] = ()) -> Iterator[Trial]:
+def try_edits(run: RecordedRun, edits: Sequence[HonestEdit], quantities: Sequence[str] = ()) -> Iterator[Trial]:
     """Every trial of these edits. Each edit is an audit of its own: one editor is never corrected for another."""
     asked = quantities or tuple(name for names in load().subjects.values() for name in names)
     standing = standing_of(run)
@@ -78,7 +78,7 @@ def try_edits(run: Run, edits: Sequence[HonestEdit], quantities: Sequence[str] =
         yield from _trials(edit, rows, scores, asked, standing, run.settings)
 
 
-def _of_editor(run: Run, editor: str, quantities: Sequence[str]) -> tuple[Edits, list[Scores]]:
+def _of_editor(run: RecordedRun, editor: str, quantities: Sequence[str]) -> tuple[Edits, list[Scores]]:
     results = run.results
     own = results.edits.editor == results.edits.editors.index(editor)
     axes = {axis_of(name) for name in quantities}
@@ -211,7 +211,7 @@ def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
     )
 
 
-def wrong_about_visibility(run: Run, edits: Sequence[HonestEdit]) -> dict[str, float]:
+def wrong_about_visibility(run: RecordedRun, edits: Sequence[HonestEdit]) -> dict[str, float]:
     """For each edit whose visibility is known: the share of portraits that "no visible change" is wrong about."""
     (score,) = [score for score in run.results.scores if score.axis == axis_of("unchanged")]
     unchanged = rubric.load().rates["unchanged"]

@@ -16,7 +16,7 @@ from stillme.core.home import data_folder
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Json, Spec
 from stillme.estimates.headlines import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.gathering import ensemble_name
 
@@ -251,7 +251,7 @@ def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
     return read(judge.calibration) if judge.calibration else find(judge.spec)
 
 
-def standing_of(run: Run) -> Standing:
+def standing_of(run: RecordedRun) -> Standing:
     """What calibration says of a run's judges, for the skin tones of its people; judges never calibrated are absent.
 
     People are not asked for a calibration: they are what judges are held against.
@@ -273,7 +273,7 @@ def standing_of(run: Run) -> Standing:
     return standing | _caught(run, standing)
 
 
-def _caught(run: Run, standing: Standing) -> dict[str, dict[str, str]]:
+def _caught(run: RecordedRun, standing: Standing) -> dict[str, dict[str, str]]:
     """Judges whose control pairs raised the alarm in this run, and the ensemble of one: their answers do not count."""
     wrong = {answers.judge: answers.wrong_pairs for answers in answered_by(run.store, run.judges) if answers.alarm}
     members = [name for name in wrong if name in run.design.analysis.combined]
@@ -282,7 +282,7 @@ def _caught(run: Run, standing: Standing) -> dict[str, dict[str, str]]:
     return {judge: {**standing.get(judge, {}), CONTROL_PAIRS: count} for judge, count in wrong.items()}
 
 
-def _tones(run: Run) -> dict[tuple[str, str], frozenset[str]]:
+def _tones(run: RecordedRun) -> dict[tuple[str, str], frozenset[str]]:
     """By factor and level, and under `_ALL`: which skin tones these people have; without a measured one, any."""
     found: dict[tuple[str, str], set[str]] = {_ALL: set()}
     for portrait in run.design.portraits:
@@ -328,7 +328,7 @@ def _weakest(verdicts: Sequence[str]) -> str:
     return min(verdicts, key=lambda verdict: order.index(verdict if verdict in order else ""))
 
 
-def calibrated(run: Run) -> Design:
+def calibrated(run: RecordedRun) -> Design:
     """The run's design with the calibrations that this machine knows, where none was recorded."""
     judges = (
         judge if judge.calibration or not (known := find(judge.spec)) else replace(judge, calibration=known.as_json())

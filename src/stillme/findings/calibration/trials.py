@@ -24,7 +24,7 @@ from stillme.findings.calibration.measuring import calibration_of
 from stillme.findings.calibration.records import Calibration, save
 from stillme.portraits import load as load_folder
 from stillme.portraits.synthetic import embedded_renders
-from stillme.runs import Run, joined
+from stillme.runs import RecordedRun, joined
 from stillme.runs.gathering import AREA
 from stillme.work.options import RunOptions
 from stillme.work.stages import work
@@ -113,7 +113,7 @@ def calibrate(
 
 def _null_answers(
     folder: Path, judge: str, parameters: Tables, portraits: Sequence[Portrait], options: RunOptions
-) -> Run:
+) -> RecordedRun:
     """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
     audit = build(
         editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
@@ -127,7 +127,7 @@ def _null_answers(
     return _worked(audit, judge, options)
 
 
-def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, options: RunOptions) -> Run:
+def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, options: RunOptions) -> RecordedRun:
     """Run one audit of known changes to its end and open it."""
     folder.mkdir(parents=True, exist_ok=True)
     # Every answer is known here, so none needs to be hidden among others.
@@ -138,13 +138,13 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, optio
     return _worked(load(folder), judge, options)
 
 
-def _worked(audit: Audit, judge: str, options: RunOptions) -> Run:
+def _worked(audit: Audit, judge: str, options: RunOptions) -> RecordedRun:
     worked = work(audit, ("edit", "judge"), options)
     if worked.ended is not Ended.COMPLETE:
         raise Interrupted("The calibration was interrupted; run the same command to continue.")
     if worked.totals.to_retry:
         raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
-    return Run.open(audit.folder)
+    return RecordedRun.open(audit.folder)
 
 
 def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:

@@ -17,7 +17,7 @@ from stillme.estimates.directions import Shift, Tallies, shifts
 from stillme.estimates.headlines import CONTROL_PAIRS, Standing
 from stillme.estimates.rows import Codes, Edits, EditState, RatingState, Scores
 from stillme.findings.calibration import standing_of
-from stillme.runs import Results, Run
+from stillme.runs import RecordedRun, Results
 from stillme.runs.readings import Readings
 
 
@@ -198,7 +198,7 @@ def merge_scores(
             )
 
 
-def pick(run: Run, name: str | None) -> ChosenEditor:
+def pick(run: RecordedRun, name: str | None) -> ChosenEditor:
     """One of a run's editors; None stands for its only one."""
     known = {editor.name: editor for editor in run.design.editors}
     if name is None and len(known) > 1:
@@ -210,7 +210,9 @@ def pick(run: Run, name: str | None) -> ChosenEditor:
     return ChosenEditor(run=run, editor=run.design.editors[0] if name is None else known[name])
 
 
-def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tuple[ChosenEditor, ChosenEditor]:
+def choose(
+    first: RecordedRun, second: RecordedRun | None, names: tuple[str, str] | None
+) -> tuple[ChosenEditor, ChosenEditor]:
     """The two to compare: of two runs, or of one."""
     if second is None and names is None:
         raise StillmeError(
@@ -317,7 +319,7 @@ def _listed(names: Sequence[str]) -> str:
 class ChosenEditor:
     """One editor of one run."""
 
-    run: Run
+    run: RecordedRun
     editor: EditorRecord
 
     @property

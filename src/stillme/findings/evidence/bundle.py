@@ -20,7 +20,7 @@ from typing import IO, cast
 from stillme.core.errors import StillmeError
 from stillme.core.files import BUNDLE_SUFFIX, SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.ledger_copy import require_ledger
 from stillme.runs.store.opening import LEDGER
 
@@ -101,9 +101,12 @@ def _about(folder: Path) -> Mapping[str, Json]:
 
 
 @contextmanager
-def opened_bundle(file: Path) -> Generator[Run]:
+def opened_bundle(file: Path) -> Generator[RecordedRun]:
     """The run in a bundle, for as long as the block lasts. Whether its numbers are right only `verify` says."""
-    with tempfile.TemporaryDirectory(prefix="stillme-bundle-") as name, Run.open(unpacked_run(file, Path(name))) as run:
+    with (
+        tempfile.TemporaryDirectory(prefix="stillme-bundle-") as name,
+        RecordedRun.open(unpacked_run(file, Path(name))) as run,
+    ):
         run.opened_from = file
         yield run
 

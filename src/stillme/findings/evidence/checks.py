@@ -25,7 +25,7 @@ from stillme.findings.calibration import standing_of
 from stillme.findings.evidence.bundle import IMAGES, Difference
 from stillme.findings.tables.estimates import write_tables
 from stillme.mitigation.arms import NEEDS_FEATURES
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of
 from stillme.runs.store.ledger_copy import row_count
 
@@ -35,7 +35,7 @@ Cell = tuple[tuple[str, ...], str, str, int]
 """Portraits, arm, prompt and seed."""
 
 
-def row_differences(run: Run) -> Iterator[Difference]:
+def row_differences(run: RecordedRun) -> Iterator[Difference]:
     """Compare every row with what it must be. Rows of earlier configurations, which no number uses, have a key too."""
     for number, recorded in enumerate(run.requests(), start=1):
         yield from _request(number, recorded, run)
@@ -61,13 +61,13 @@ def row_differences(run: Run) -> Iterator[Difference]:
             )
 
 
-def _rows(run: Run, table: Table) -> Iterator[dict[str, Json]]:
+def _rows(run: RecordedRun, table: Table) -> Iterator[dict[str, Json]]:
     packed = {column.name for column in table.columns if column.kind == "json"}
     for row in rows_of(run.store, table):
         yield {column: json.loads(value) if column in packed and value else value for column, value in row.items()}
 
 
-def _request(number: int, recorded: RecordedRequest, run: Run) -> Iterator[Difference]:
+def _request(number: int, recorded: RecordedRequest, run: RecordedRun) -> Iterator[Difference]:
     design = run.design
     editor = next((editor for editor in design.editors if editor.name == recorded.editor), None)
     if editor is None:
@@ -87,7 +87,7 @@ def _request(number: int, recorded: RecordedRequest, run: Run) -> Iterator[Diffe
         yield from _unless_equal(REQUESTS, number, column, expected, found)
 
 
-def _grid(run: Run) -> Iterator[Difference]:
+def _grid(run: RecordedRun) -> Iterator[Difference]:
     """The requests are those that the design asks for; those that cannot be made come after the others of an editor."""
     order = [key for key, _ in itertools.groupby(run.requests(), key=lambda recorded: recorded.editor)]
     if order != [editor.name for editor in run.design.editors if editor.name in order]:
@@ -121,7 +121,7 @@ def _grid(run: Run) -> Iterator[Difference]:
                 return
 
 
-def _chosen(run: Run) -> Sample:
+def _chosen(run: RecordedRun) -> Sample:
     """The cells that the run asks, of prompts for one person."""
     alone = {prompt.id for prompt in run.design.prompts if not (run.design.roles and prompt.target)}
     cells = ((each.editor, each.portraits[0], each.prompt) for each in run.requests() if each.prompt in alone)
@@ -159,7 +159,7 @@ def _edit(number: int, row: Mapping[str, Json], request: Request) -> Iterator[Di
         yield from _unless_equal(EDITS.name, number, column, value, row[column])
 
 
-def _judgements(run: Run, images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
+def _judgements(run: RecordedRun, images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
     judges = (*run.judges, *run.design.readers)
     axes = {judge.spec.key: (*judge.capabilities.axes, *judge.capabilities.partial) for judge in judges}
     readable = {image for pictures in images.values() for image in pictures}
@@ -219,7 +219,7 @@ _CLOSE = 1e-6
 Rows = list[list[str]]
 
 
-def write_tables_of(run: Run, into: Path) -> list[Path]:
+def write_tables_of(run: RecordedRun, into: Path) -> list[Path]:
     """Compute every table from the rows, and write `tables/*.csv` into `into`."""
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     return write_tables(estimated, into, run.settings, standing_of(run))
@@ -301,7 +301,7 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def row_stage(run: Run, names: frozenset[str]) -> Iterator[Difference]:
+def row_stage(run: RecordedRun, names: frozenset[str]) -> Iterator[Difference]:
     """Everything but the tables: the design, the rows and the pictures' names."""
     recorded = run.store.designs.latest()
     assert recorded is not None

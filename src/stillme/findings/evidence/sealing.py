@@ -27,7 +27,7 @@ from stillme.findings.evidence.bundle import (
     signature_of,
 )
 from stillme.findings.evidence.checks import row_stage, write_tables_of
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.exported import codebook
 from stillme.runs.store.ledger_copy import copy_ledger
 from stillme.runs.store.pictures import suffix_of
@@ -60,7 +60,7 @@ class Sealed:
         return "\n".join(lines)
 
 
-def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = None) -> Sealed:
+def seal(run: RecordedRun, file: Path, *, with_images: bool = False, key: Path | None = None) -> Sealed:
     """Write a run into `file`; the same rows give the same bytes.
 
     With `key`, a private key of OpenSSH, a signature is written next to it.
@@ -79,7 +79,7 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
         if (run.folder / REPORT).is_file():
             members[REPORT] = run.folder / REPORT
         # From the rows that were copied, not from the run, which may have grown.
-        with Run.open(folder) as sealed:
+        with RecordedRun.open(folder) as sealed:
             write_tables_of(sealed, folder)
             _check(sealed, run.folder)
         write_whole(folder / "README.md", f"{_README}\n{codebook()}")
@@ -110,7 +110,7 @@ def _about() -> dict[str, Any]:
     }
 
 
-def _check(run: Run, folder: Path) -> None:
+def _check(run: RecordedRun, folder: Path) -> None:
     """Nothing is sealed that `verify` would not accept."""
     if difference := next(row_stage(run, frozenset()), None):
         raise StillmeError(
@@ -119,7 +119,7 @@ def _check(run: Run, folder: Path) -> None:
         )
 
 
-def _images(run: Run, scratch: Path) -> Iterator[tuple[str, Path]]:
+def _images(run: RecordedRun, scratch: Path) -> Iterator[tuple[str, Path]]:
     """Sources and edits of what the run asks, by hash; those that are kept elsewhere are fetched into `scratch`."""
     hashes = dict.fromkeys(portrait.image.sha256 for portrait in run.design.portraits)
     hashes |= dict.fromkeys(row.image for row in run.rows() if row.image)

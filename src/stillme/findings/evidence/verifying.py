@@ -18,7 +18,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS
 from stillme.findings.evidence.bundle import SIGNATURE, Contents, Difference, is_signed_by, one_line
 from stillme.findings.evidence.checks import row_stage, table_differences, write_tables_of
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.ledger_copy import require_ledger
 from stillme.runs.store.opening import LEDGER
 
@@ -158,7 +158,7 @@ def _check(contents: Contents, scratch: Path, found: _Found) -> None:
     found.reached = Reached.ROWS
     try:
         require_ledger(contents.folder / LEDGER)
-        with Run.open(contents.folder) as run:
+        with RecordedRun.open(contents.folder) as run:
             found.title = run.title
             found.differences.extend(row_stage(run, contents.names))
             if not found.differences:

@@ -18,13 +18,13 @@ from stillme.core.types import Arm
 from stillme.findings.exchange.columns import EDIT_COLUMNS, FileRow, InvalidJudgements, Layout, Unreadable
 from stillme.findings.exchange.row_table import RatedEdit, RowsAsked, RowTable, new_assessments, provenance_of
 from stillme.judges.imported import Imported, ImportedParameters
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
 
 
 def append_rows(
-    table: RowTable, edits: RunEdits, file: Path, store: Store, asked: RowsAsked, run: Run
+    table: RowTable, edits: RunEdits, file: Path, store: Store, asked: RowsAsked, run: RecordedRun
 ) -> tuple[int, tuple[str, ...]]:
     """Append what is new; returns how many assessments were, and which judges were added to audit.toml."""
     judges: dict[str, JudgeRecord] = {}
@@ -45,7 +45,7 @@ def append_rows(
     return len(new), tuple(tables)
 
 
-def _judge(run: Run, name: str, table: RowTable, asked: RowsAsked) -> tuple[JudgeRecord, str]:
+def _judge(run: RecordedRun, name: str, table: RowTable, asked: RowsAsked) -> tuple[JudgeRecord, str]:
     """The run's judge of that name; or a new one, with the lines that audit.toml needs for it."""
     file, kind = run.folder / FILE, asked.kind(name)
     if known := run.design.judge(name):
@@ -66,7 +66,7 @@ def _judge(run: Run, name: str, table: RowTable, asked: RowsAsked) -> tuple[Judg
     return NamedJudge(name=name, judge=Imported(parameters), epochs=epochs).record(), lines
 
 
-def _axes(run: Run, judges: Mapping[str, JudgeRecord], table: RowTable, edits: RunEdits) -> Iterator[Problem]:
+def _axes(run: RecordedRun, judges: Mapping[str, JudgeRecord], table: RowTable, edits: RunEdits) -> Iterator[Problem]:
     """Axes that a judge declares and the file does not score, or the other way. Rows are never changed."""
     rated = {edits.requests[edit].prompt for edit in set(table.edits)}
     subcategories = {run.design.prompt_by_id[prompt].subcategory for prompt in rated}
@@ -110,7 +110,7 @@ def append_table(file: Path, table: str) -> None:
 class RunEdits:
     """The edits of a run; rows add none."""
 
-    def __init__(self, layout: Layout, run: Run) -> None:
+    def __init__(self, layout: Layout, run: RecordedRun) -> None:
         self._layout, self._design = layout, run.design
         self.edits: list[RatedEdit] = []
         self.requests: list[RecordedRequest] = []

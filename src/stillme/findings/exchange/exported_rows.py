@@ -11,7 +11,7 @@ from typing import Any
 
 from stillme.core.errors import MissingExtra
 from stillme.core.files import whole, write_csv, write_json_lines, write_whole
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store.exported import Table, codebook, rows_of, tables_in, with_names
 
 Row = Mapping[str, Any]
@@ -20,7 +20,7 @@ _GROUP = 5_000
 """Rows of one Parquet row group: what is held in memory at once."""
 
 
-def export_run(run: Run, kind: str, to: Path | None) -> list[Path]:
+def export_run(run: RecordedRun, kind: str, to: Path | None) -> list[Path]:
     """Write `edits`, `judgements` and what else the run has in one format, and `codebook.md`."""
     folder = to or run.folder / "export"
     folder.mkdir(parents=True, exist_ok=True)

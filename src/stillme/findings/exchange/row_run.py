@@ -41,7 +41,7 @@ from stillme.findings.exchange.columns import (
 )
 from stillme.findings.exchange.row_table import CHUNK, RatedEdit, RowsAsked, RowTable, new_assessments, provenance_of
 from stillme.judges.ensemble import PAIRWISE
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, EditRow, Store
 
 STATES = ("edited", "refused", "failed")
@@ -60,7 +60,7 @@ Identity = tuple[str, tuple[str, ...], str, str, int | None]
 class NewEdits:
     """Edits by what rows say of them; those of a run of rows come first."""
 
-    def __init__(self, layout: Layout, groups: Sequence[str], run: Run | None = None) -> None:
+    def __init__(self, layout: Layout, groups: Sequence[str], run: RecordedRun | None = None) -> None:
         self._layout = layout
         self.groups = tuple(dict.fromkeys([*(run.design.factors if run else ()), *groups]))
         self.portraits: dict[str, Portrait] = dict(run.design.portrait_by_id) if run else {}
@@ -77,7 +77,7 @@ class NewEdits:
         if run:
             self._begin_with(run)
 
-    def _begin_with(self, run: Run) -> None:
+    def _begin_with(self, run: RecordedRun) -> None:
         known_seeds = {editor.name: bool(editor.seeds) for editor in run.design.editors}
         for editor in run.design.editors:
             self.editors[editor.name] = len(self.editors)

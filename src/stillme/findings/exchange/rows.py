@@ -22,7 +22,7 @@ from stillme.findings.exchange.audit_run import RunEdits, append_rows
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
 from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
 from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
-from stillme.runs import Run, folder_of
+from stillme.runs import RecordedRun, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
 
@@ -106,12 +106,12 @@ def import_rows(
         latest = store.latest_audit()
         of_rows = latest is not None and "rows" in latest.resolved
         if of_rows:
-            run = Run(store) if store.designs.latest() is not None else None
+            run = RecordedRun(store) if store.designs.latest() is not None else None
             return _into_rows(reading, folder, run, wait)
     with Store.writing(folder, wait=wait) as store:
         # A judge that was just added to audit.toml is known from here on.
         adopt(folder, store)
-        return _into_audit(reading, store, Run(store))
+        return _into_audit(reading, store, RecordedRun(store))
 
 
 class _Reading:
@@ -161,7 +161,7 @@ class _Reading:
         )
 
 
-def _into_audit(reading: _Reading, store: Store, run: Run) -> RowsSummary:
+def _into_audit(reading: _Reading, store: Store, run: RecordedRun) -> RowsSummary:
     for option, given in (("--group", reading.asked.groups), ("--reference", reading.asked.reference)):
         if given:
             raise StillmeError(f"{run.folder} is an audit's run: {option} is in its audit.toml. Leave the option out.")
@@ -181,7 +181,7 @@ def _into_audit(reading: _Reading, store: Store, run: Run) -> RowsSummary:
     )
 
 
-def _into_rows(reading: _Reading, folder: Path, run: Run | None, wait: float) -> RowsSummary:
+def _into_rows(reading: _Reading, folder: Path, run: RecordedRun | None, wait: float) -> RowsSummary:
     edits = NewEdits(reading.layout, reading.asked.groups, run)
     table = RowTable(reading.layout, edits)
     _require_groups(reading)

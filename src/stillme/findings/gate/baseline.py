@@ -37,7 +37,7 @@ from stillme.findings.gate.verdicts import (
     unvalidated,
     without_number,
 )
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.gathering import chosen_how
 
 
@@ -45,7 +45,7 @@ class Baseline:
     """A run that another must not be worse than."""
 
     def __init__(
-        self, run: Run, candidates: Sequence[ChosenEditor], *, common: bool, allow_uncalibrated: bool = False
+        self, run: RecordedRun, candidates: Sequence[ChosenEditor], *, common: bool, allow_uncalibrated: bool = False
     ) -> None:
         self._run, self._candidates, self._common, self._accept = run, candidates, common, allow_uncalibrated
 

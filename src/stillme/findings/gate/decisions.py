@@ -40,7 +40,7 @@ from stillme.findings.gate.verdicts import (
     unvalidated,
     without_number,
 )
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.gathering import chosen_how
 from stillme.runs.readings import NOT_READ
 
@@ -57,7 +57,7 @@ class Asked:
     """Rules from the command line, in addition to the audit's [claims] section."""
 
     rules: Sequence[str] = ()
-    baseline: Run | None = None
+    baseline: RecordedRun | None = None
     margins: Sequence[str] = ()
     common: bool = False
     """Whether the comparison with the baseline is limited to what both share."""
@@ -67,7 +67,7 @@ class Asked:
     """Whether an inconclusive gate ends with 0."""
 
 
-def claims_of(run: Run) -> ClaimsSection:
+def claims_of(run: RecordedRun) -> ClaimsSection:
     """The [claims] table of audit.toml as it is now: rules may be added after a run."""
     file = run.folder / FILE
     if not file.is_file():
@@ -81,7 +81,7 @@ def claims_of(run: Run) -> ClaimsSection:
         raise StillmeError(f"{file} cannot be read: {error}") from None
 
 
-def baseline_folder(run: Run) -> Path | None:
+def baseline_folder(run: RecordedRun) -> Path | None:
     """The baseline that audit.toml names, if it names one."""
     named = claims_of(run).baseline
     if not named:
@@ -90,7 +90,7 @@ def baseline_folder(run: Run) -> Path | None:
     return run.folder / str(data.get("base", "")) / named
 
 
-def gate(run: Run, asked: Asked) -> Verdicts:
+def gate(run: RecordedRun, asked: Asked) -> Verdicts:
     """Estimate the rules' quantities, and decide each rule."""
     section = claims_of(run)
     rules = [parse_rule(text) for text in (*section.rules, *asked.rules)]
@@ -134,21 +134,21 @@ def _dropped(recorded: Mapping[str, Claim], now: Sequence[str]) -> Iterator[str]
             yield f"`{rule}` was fixed before the first edit and is no longer in [claims]; it was not checked."
 
 
-def _origin_of(baseline: Run | None) -> Iterator[str]:
+def _origin_of(baseline: RecordedRun | None) -> Iterator[str]:
     """A bundle proves where it comes from only to those who check it."""
     if baseline is not None and is_bundle(baseline.opened_from):
         file = baseline.opened_from
         yield f"The baseline {file} was not authenticated here: check it with `stillme verify {file} --root HEX`."
 
 
-def _baseline(run: Run, asked: Asked) -> Baseline | None:
+def _baseline(run: RecordedRun, asked: Asked) -> Baseline | None:
     if asked.baseline is None:
         return None
     candidates = [ChosenEditor(run=run, editor=editor) for editor in run.design.editors]
     return Baseline(asked.baseline, candidates, common=asked.common, allow_uncalibrated=asked.allow_uncalibrated)
 
 
-def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Run | None) -> None:
+def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: RecordedRun | None) -> None:
     if margins and baseline is None:
         raise StillmeError("A margin needs a baseline run. Name it with --baseline RUN.")
     if baseline is not None and not margins:
@@ -163,7 +163,7 @@ def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline:
 class _Deciding:
     """One run's estimates, made when a rule first needs them."""
 
-    def __init__(self, run: Run, *, allow_uncalibrated: bool) -> None:
+    def __init__(self, run: RecordedRun, *, allow_uncalibrated: bool) -> None:
         self._run, self._accept = run, allow_uncalibrated
         self._standing = standing_of(run)
         self._by_axis: dict[tuple[str, float], list[Estimate]] = {}

@@ -18,7 +18,7 @@ from stillme.core.home import recent_runs
 from stillme.core.types import Interval
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
-from stillme.runs import Run, folder_of
+from stillme.runs import RecordedRun, folder_of
 from stillme.runs.store import Store
 from stillme.runs.store.summaries import Work
 
@@ -99,7 +99,7 @@ class Assumptions:
         }
 
 
-def assume(options: PlanOptions, opened: Callable[[Path], Run], runs: Sequence[Path] = ()) -> Assumptions:
+def assume(options: PlanOptions, opened: Callable[[Path], RecordedRun], runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
     Dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were made on this
@@ -137,7 +137,7 @@ def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
     return AssumedRate(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
 
 
-def _from_run(run: Run, path: Path, options: PlanOptions) -> Assumptions:
+def _from_run(run: RecordedRun, path: Path, options: PlanOptions) -> Assumptions:
     gathered = run.results
     seconds, dollars = _measured(run.store)
     settings = Settings(factors=())

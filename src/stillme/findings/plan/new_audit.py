@@ -23,7 +23,7 @@ from stillme.core.files import write_whole
 from stillme.core.types import Arm, Portrait
 from stillme.estimates import EditState, RatingState, one_judge
 from stillme.portraits import folder as portrait_folder
-from stillme.runs import Run, folder_of, opened
+from stillme.runs import RecordedRun, folder_of, opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[CellNames]:
         return draw_among(cells, run.design.portraits, factors=run.design.factors, size=size, seed=seed)
 
 
-def _changed(run: Run) -> set[CellNames]:
+def _changed(run: RecordedRun) -> set[CellNames]:
     edits = run.results.edits
     baseline = np.array([arm == Arm.BASELINE for arm in edits.arms], dtype=np.bool_)
     edited = baseline[edits.arm] & (edits.state == EditState.EDITED)

@@ -27,7 +27,7 @@ from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
 from stillme.findings.plan.costs import Bill, Bills, bills
 from stillme.findings.plan.new_audit import larger_set
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
-from stillme.runs import Run
+from stillme.runs import RecordedRun
 from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.work.spending import unknown_prices
@@ -180,13 +180,13 @@ def plan_audit(path: Path, options: PlanOptions | None = None) -> AuditPlan:
     with ExitStack() as stack:
 
         @cache
-        def opened(folder: Path) -> Run:
-            return stack.enter_context(Run.open(folder))
+        def opened(folder: Path) -> RecordedRun:
+            return stack.enter_context(RecordedRun.open(folder))
 
         return _planned(loaded, options, opened)
 
 
-def _planned(loaded: Audit, options: PlanOptions, opened: Callable[[Path], Run]) -> AuditPlan:
+def _planned(loaded: Audit, options: PlanOptions, opened: Callable[[Path], RecordedRun]) -> AuditPlan:
     reused = loaded.config.reuse.runs if loaded.config.reuse else ()
     assumed = assume(options, opened, [loaded.folder, *(loaded.base / run for run in reused)])
     terms = Terms(confidence=loaded.config.estimates.confidence, power=options.power)
@@ -214,7 +214,7 @@ def _planned(loaded: Audit, options: PlanOptions, opened: Callable[[Path], Run])
     )
 
 
-def _finished(folder: Path, opened: Callable[[Path], Run]) -> bool:
+def _finished(folder: Path, opened: Callable[[Path], RecordedRun]) -> bool:
     # A run that cannot be read is not finished; `stillme run` says what is wrong with it.
     with suppress(StillmeError):
         if Store.exists(folder):

@@ -23,7 +23,7 @@ from stillme.estimates.headlines import Standing
 from stillme.estimates.people import against_people, corrected, mean_of
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
-from stillme.runs import Run, behaviour
+from stillme.runs import RecordedRun, behaviour
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.disputes import agreement_of
 
@@ -36,7 +36,7 @@ Row = dict[str, str]
 class Material:
     """The run that an analysis works on."""
 
-    run: Run
+    run: RecordedRun
 
     @property
     def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
@@ -76,7 +76,7 @@ class Watch(Protocol):
 
 
 def analyse(
-    run: Run,
+    run: RecordedRun,
     *,
     only: Sequence[str] = (),
     watch: Watch | None = None,

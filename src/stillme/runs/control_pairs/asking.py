@@ -16,7 +16,7 @@ from stillme.core import images
 from stillme.core.types import Assessment, Attributes, ImageFile, Json, Pair, Portrait, Prompt, digest
 from stillme.editors.known import CHANGES, Known, KnownParameters
 from stillme.runs.control_pairs.pairs import KnownPair, drawn, generator
-from stillme.runs.control_pairs.reading import KnownAnswers, known_answers
+from stillme.runs.control_pairs.reading import ControlPairAnswers, control_pair_answers
 from stillme.runs.control_pairs.scoring import Charts, Expectations, answers_of
 from stillme.runs.store import ControlPairRow, Store
 from stillme.runs.store.pictures import Pictures
@@ -202,8 +202,8 @@ class ControlPairs:
         if self._named.control_pairs.stop:
             self.stopped = f"{alarm} Check the judge; to continue anyway, write stop = false in [judges.control_pairs]"
 
-    def answers(self) -> KnownAnswers:
+    def answers(self) -> ControlPairAnswers:
         """What is known of the judge so far."""
-        return known_answers(
+        return control_pair_answers(
             self._store, self._named.name, self._named.judge.spec.key, self._expected.calibration, self.count
         )

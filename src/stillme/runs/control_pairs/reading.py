@@ -59,7 +59,7 @@ class RightCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownAnswers:
+class ControlPairAnswers:
     """One judge's answers to hidden pairs of known truth."""
 
     judge: str
@@ -115,15 +115,15 @@ def _compared(counted: RightCount) -> str:
     return f"{expected} {source}"
 
 
-def known_answers(
+def control_pair_answers(
     store: Store, name: str, judge: str, calibration: Mapping[str, Json] | None, planned: int
-) -> KnownAnswers:
+) -> ControlPairAnswers:
     """What the ledger says about a judge; `judge` is the key of its specification."""
     rows = store.control_pairs(judge)
     expected = Expectations(calibration)
     by_axis = tuple(_by_axis(name, rows, expected))
     costs = [row.cost for row in rows]
-    return KnownAnswers(
+    return ControlPairAnswers(
         judge=name,
         planned=planned,
         answered=len(rows),
@@ -143,10 +143,10 @@ def _wrong_pairs(rows: Sequence[StoredControlPair]) -> str:
     return f"{sum(not all(answers) for answers in answered):,} of {len(answered):,}"
 
 
-def answered_by(store: Store, judges: Sequence[JudgeRecord]) -> Iterator[KnownAnswers]:
+def answered_by(store: Store, judges: Sequence[JudgeRecord]) -> Iterator[ControlPairAnswers]:
     """What is known of each judge that has answered a hidden pair."""
     for judge in judges:
-        answers = known_answers(store, judge.name, judge.spec.key, judge.calibration, judge.control_pairs)
+        answers = control_pair_answers(store, judge.name, judge.spec.key, judge.calibration, judge.control_pairs)
         if answers.answered:
             yield answers
 

@@ -18,7 +18,7 @@ from stillme.findings.tables.paper.diagnosis import AXES
 from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source, axis_title
 from stillme.findings.tables.paper.table import Cell, Count, Number, PaperTable, TableRow, Words
 from stillme.judges.ensemble import primary_of
-from stillme.runs import Run, participants
+from stillme.runs import RecordedRun, participants
 from stillme.runs.paper_names import PaperNames, paper_names, published_text
 
 Make = Callable[[Source], PaperTable]
@@ -61,7 +61,7 @@ class Chosen:
     """Whose scores; by default the ensemble's, else those of the first judge that answers."""
 
 
-def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
+def make_tables(run: RecordedRun, chosen: Chosen | None = None) -> list[PaperTable]:
     """The chosen tables of a run, in the paper's order."""
     chosen = chosen or Chosen()
     for number in chosen.numbers:
@@ -78,7 +78,7 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
     return [with_paper(table, names) for table in made]
 
 
-def check_names(run: Run, chosen: Chosen) -> None:
+def check_names(run: RecordedRun, chosen: Chosen) -> None:
     """Say which attribute or judge there is not."""
     attributes = dict.fromkeys(name for portrait in run.design.portraits for name in portrait.attributes)
     if chosen.factor and chosen.factor not in attributes:
@@ -89,7 +89,7 @@ def check_names(run: Run, chosen: Chosen) -> None:
         raise UnknownName.among("judge", chosen.judge, judges, f"The audit has {', '.join(judges)}.")
 
 
-def _source(run: Run, chosen: Chosen) -> Source:
+def _source(run: RecordedRun, chosen: Chosen) -> Source:
     check_names(run, chosen)
     design, results = run.design, run.results
     factor = chosen.factor or next(iter(design.factors), "")
@@ -108,7 +108,7 @@ def _source(run: Run, chosen: Chosen) -> Source:
     )
 
 
-def _remarks(run: Run, keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+def _remarks(run: RecordedRun, keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
     """The first judge's evidence for these edits, by axis."""
     judges = [judge.spec.key for judge in run.judges]
     remarks: dict[str, dict[str, str]] = {}
@@ -120,7 +120,7 @@ def _remarks(run: Run, keys: Collection[str]) -> Mapping[str, Mapping[str, str]]
     return remarks
 
 
-def _table(run: Run, source: Source, number: int) -> PaperTable:
+def _table(run: RecordedRun, source: Source, number: int) -> PaperTable:
     described = participants.read(run.folder) if number == 17 else []
     reason = _missing(source, number) if number != 17 or described else _UNDESCRIBED
     if reason:

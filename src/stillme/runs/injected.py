@@ -11,10 +11,10 @@ from stillme.audit.design import EditorRecord, PlantedAnswers
 from stillme.core.rubric import axis_of
 from stillme.core.types import Interval, NotEstimable, PlantedGap
 from stillme.estimates.rows import EditState, Scores
-from stillme.runs.run import Run
+from stillme.runs.run import RecordedRun
 
 
-def gaps(run: Run) -> Iterator[PlantedGap]:
+def gaps(run: RecordedRun) -> Iterator[PlantedGap]:
     """For each known-answer editor and each group that any of them plants in: that group against the rest."""
     planting = [(editor, editor.answers) for editor in run.design.editors if editor.answers]
     groups = dict.fromkeys((answers.factor, level) for _, answers in planting for level in answers.levels)
@@ -24,7 +24,9 @@ def gaps(run: Run) -> Iterator[PlantedGap]:
                 yield _gap(run, editor, answers, quantity, factor, level)
 
 
-def _gap(run: Run, editor: EditorRecord, answers: PlantedAnswers, quantity: str, factor: str, level: str) -> PlantedGap:
+def _gap(
+    run: RecordedRun, editor: EditorRecord, answers: PlantedAnswers, quantity: str, factor: str, level: str
+) -> PlantedGap:
     return PlantedGap(
         quantity=quantity,
         editor=editor.name,
@@ -36,7 +38,7 @@ def _gap(run: Run, editor: EditorRecord, answers: PlantedAnswers, quantity: str,
     )
 
 
-def _planted(run: Run, answers: PlantedAnswers, quantity: str, factor: str, level: str) -> float:
+def _planted(run: RecordedRun, answers: PlantedAnswers, quantity: str, factor: str, level: str) -> float:
     sides: dict[bool, list[float]] = {True: [], False: []}
     for portrait in run.design.portraits:
         expected = answers.expected[quantity].get(portrait.id, 0.0)
@@ -46,7 +48,7 @@ def _planted(run: Run, answers: PlantedAnswers, quantity: str, factor: str, leve
 
 
 def _estimated(
-    run: Run, scores: tuple[Scores, ...], editor: EditorRecord, quantity: str, factor: str, level: str
+    run: RecordedRun, scores: tuple[Scores, ...], editor: EditorRecord, quantity: str, factor: str, level: str
 ) -> Interval | NotEstimable:
     edits, settings = run.results.edits, run.settings
     if not scores or not (edits.state == EditState.EDITED).any():
