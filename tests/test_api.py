@@ -81,7 +81,7 @@ def test_a_run_made_in_python_is_read_like_any_other(audit: object):
     assert len(again.contrasts()) > 0
     assert [table.number for table in again.tables(4)] == [4]
     assert "<table>" in again.estimates(all=True)._repr_html_()
-    assert "Did the edits happen, and for everyone?" in again._repr_html_()
+    assert "Did the edits happen, for everyone?" in again._repr_html_()
     assert re.match(r"<Edits of An audit: 6 rows>", repr(again.edits))
 
 

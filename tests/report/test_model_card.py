@@ -31,7 +31,7 @@ def test_each_editor_has_its_own_numbers(tmp_path: Path):
 
 def test_one_editor_has_a_verdict(tmp_path: Path):
     (card,) = model_cards(run(tmp_path, "one"), tmp_path / "out")
-    assert "**Did people stay the same, and everyone alike?** No." in card.read_text()
+    assert "**Did people stay the same, for everyone?** No." in card.read_text()
 
 
 def test_a_run_without_numbers_says_so(tmp_path: Path):

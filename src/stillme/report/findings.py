@@ -56,7 +56,7 @@ class Answer:
 
 
 def answers(data: ReportData, gaps: Sequence[Gap]) -> tuple[Answer, Answer]:
-    """Did the edits happen, and for everyone? Did people change in ways no one asked for?"""
+    """Did the edits happen, for everyone? Did people change in ways no one asked for?"""
     return (
         _Question(data, [gap for gap in gaps if gap.is_erasure], erasure=True).answer(),
         _Question(data, [gap for gap in gaps if not gap.is_erasure], erasure=False).answer(),
@@ -79,9 +79,9 @@ class _Question:
     def answer(self) -> Answer:
         verdict, said = self._verdict()
         question = (
-            "Did the edits happen, and for everyone?"
+            "Did the edits happen, for everyone?"
             if self._erasure
-            else "Did people stay the same, and everyone alike?"
+            else "Did people stay the same, for everyone?"
         )
         return Answer(question=question, verdict=verdict, sentences=said, remarks=tuple(self._remarks()))
 
