@@ -484,7 +484,7 @@ def test_a_short_outage_is_waited_for_with_few_calls():
     ended, _ = go(ledger, 300, down, limits=Limits(concurrency=4, backoff=0.05))
     assert ended is Ended.COMPLETE
     assert len(ledger.rows) == 300
-    assert len(asked) < 340, "while nothing works, one call at a time is tried"
+    assert len(asked) < 340, "while nothing works, calls are retried one at a time"
 
 
 def test_calls_under_way_when_an_outage_begins_do_not_lengthen_the_pause():
@@ -513,8 +513,8 @@ def test_an_outage_is_said_when_it_begins_and_shown_while_it_lasts():
     limits = Limits(concurrency=4, backoff=0.02, policy=FailurePolicy(outage=0.3))
     go(Ledger(), 1000, dies, limits=limits, say=said.append)
     (sentence,) = said
-    assert sentence.startswith("count: nothing has worked since ")
-    assert sentence.endswith("one call at a time is tried (503: gone).")
+    assert sentence.startswith("count: no call has worked since ")
+    assert sentence.endswith("retrying one at a time (503: gone).")
 
 
 def test_until_a_call_has_worked_few_are_under_way():
@@ -541,7 +541,7 @@ def test_a_long_outage_ends_the_stage_and_says_since_when():
     policy = FailurePolicy(outage=0.5)
     ended, tally = go(ledger, 100_000, dies, limits=Limits(concurrency=4, backoff=0.02, policy=policy))
     assert ended is Ended.OUTAGE
-    assert tally.reason.startswith("nothing has worked since ")
+    assert tally.reason.startswith("no call has worked since ")
     assert tally.reason.endswith("503: gone")
     assert len(ledger.attempts) < 80, "not every task is tried"
 
@@ -582,8 +582,12 @@ def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():
     assert ended is Ended.OVER_BUDGET
     assert "asks to wait 10 min" in tally.reason
     stop = Stop()
-    threading.Timer(0.3, lambda: setattr(stop, "requested", True)).start()
-    ended, _ = go(Ledger(), 5, busy, stop=stop, say=said.append)
+
+    def hear(sentence: str) -> None:
+        said.append(sentence)
+        stop.requested = True
+
+    ended, _ = go(Ledger(), 5, busy, stop=stop, say=hear)
     assert ended is Ended.INTERRUPTED
     assert time.monotonic() - started < 60
     assert len(said) == 1

@@ -78,11 +78,7 @@ class _Question:
 
     def answer(self) -> Answer:
         verdict, said = self._verdict()
-        question = (
-            "Did the edits happen, for everyone?"
-            if self._erasure
-            else "Did people stay the same, for everyone?"
-        )
+        question = "Did the edits happen, for everyone?" if self._erasure else "Did people stay the same, for everyone?"
         return Answer(question=question, verdict=verdict, sentences=said, remarks=tuple(self._remarks()))
 
     def _verdict(self) -> tuple[Verdict, tuple[str, ...]]:

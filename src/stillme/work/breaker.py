@@ -83,7 +83,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether so much fails that only one call at a time is tried."""
+        """Whether so much fails that calls are retried one at a time."""
         return self._in_a_row >= self._policy.in_a_row
 
     @property

@@ -371,7 +371,7 @@ class _Loop(Generic[T, R]):
                 self._take(done)
 
     def _take_late(self, done: Done[T, R]) -> None:
-        """An answer that nobody waited for any longer: it was paid for, so it is kept."""
+        """An answer after its time limit: it was paid for, so it is kept."""
         failure = self._stage.failure(done.result)
         if failure is not None:
             self._note(done, failure)
@@ -392,7 +392,7 @@ class _Loop(Generic[T, R]):
         was_open = self._breaker.open
         self._breaker.failed(failure)
         if self._breaker.open:
-            self._tally.waits = f"nothing has worked since {self._breaker.since}; one call at a time is tried"
+            self._tally.waits = f"no call has worked since {self._breaker.since}; retrying one at a time"
             if not was_open:
                 self._session.options.say(f"{self._tally.name}: {self._tally.waits} ({failure.error.rstrip('.')}).")
         if failure.throttled:
@@ -434,7 +434,7 @@ class _Loop(Generic[T, R]):
                 "To ask the others nevertheless, add `--allow-failures`",
             )
         elif self._breaker.outage:
-            self._end(Ended.OUTAGE, f"nothing has worked since {self._breaker.since}: {failure.error}")
+            self._end(Ended.OUTAGE, f"no call has worked since {self._breaker.since}: {failure.error}")
 
     def _note(self, done: Done[T, R], failure: Failed) -> None:
         attempt = Attempt(
@@ -495,7 +495,7 @@ class _Loop(Generic[T, R]):
                 how_long = _minutes(self._limits.policy.outage)
                 self._session.options.say(
                     f"{self._tally.name}: {len(self._unsaved):,} results cannot be saved: {str(error).rstrip('.')}. "
-                    f"Nothing new is started. Saving is tried again for {how_long}; then, or with Ctrl-C, the run ends."
+                    f"Nothing new is started. stillme retries for {how_long}; then, or with Ctrl-C, the run ends."
                 )
             if now - self._unsaved_since >= self._limits.policy.outage or self._session.should_end():
                 self._error = self._error or error
