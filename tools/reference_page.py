@@ -19,7 +19,6 @@ from stillme.core.types import Estimate
 from stillme.estimates.agreement import Agreement
 from stillme.estimates.behaviour import Behaviour
 from stillme.estimates.directions import Shift
-from stillme.estimates.intervals import WorstCase
 from stillme.estimates.people import AgainstPeople, Corrected
 from stillme.findings.tables import estimates as estimate_tables
 from stillme.findings.tables.analyses import ANALYSES
@@ -29,7 +28,7 @@ from stillme.runs.readings import ReadingCount, Transition
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
-DISPARITY = (estimates.Disparity, estimates.NullBand, WorstCase)
+DISPARITY = (estimates.Disparity, estimates.NullBand)
 RECORDS: dict[str, tuple[type, ...]] = {
     "contrasts": (estimates.Contrast, estimates.PermutationTest),
     "pooled": DISPARITY,
@@ -56,7 +55,7 @@ RECORDS: dict[str, tuple[type, ...]] = {
 }
 """What the rows of each analysis are made from; the fields of the second and later ones have a prefix."""
 
-PREFIXES = {estimates.NullBand: "null_", estimates.PermutationTest: "permutation_", WorstCase: "worst_case_"}
+PREFIXES = {estimates.NullBand: "null_", estimates.PermutationTest: "permutation_"}
 
 ADDED = {
     "coverage": ("primary",),
@@ -250,6 +249,8 @@ def columns_of(analysis: str) -> dict[str, str]:
 def record_columns(record: type, prefix: str) -> Iterator[tuple[str, str]]:
     documents = documented_fields(record)
     for part in fields(record):
+        if not part.metadata.get("cell", True):
+            continue
         said = one_line(documents.get(part.name, "")) or MEANINGS.get(part.name, "")
         if "Interval" in str(part.type):
             stem = "" if part.name in _SUBJECT else f"{part.name}_"

@@ -85,7 +85,7 @@ def test_what_is_no_key_is_said(run: Path, tmp_path: Path):
     file = seal(RecordedRun.open(run), tmp_path / "b.zip").file
     with pytest.raises(StillmeError, match=r"no signature .*b\.zip\.sig"):
         verify(file, key=Path(f"{key}.pub"))
-    with pytest.raises(StillmeError, match=r"no public key .*\.pub"):
+    with pytest.raises(StillmeError, match=r"not a public key .*\.pub"):
         verify(file, key=key)
     with pytest.raises(StillmeError, match="There is no key"):
         seal(RecordedRun.open(run), tmp_path / "c.zip", key=tmp_path / "none")

@@ -340,7 +340,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
             for row in np.flatnonzero(~np.isnan(score.value))
         }
         assert rated == pytest.approx(drawn)
-        ANALYSES["corrected"](Material(run=opened, margin=0.05))
+        ANALYSES["corrected"](Material(run=opened))
         weighed = corrected.call_args.kwargs["chances"]
     assert weighed is gathered.chances
 

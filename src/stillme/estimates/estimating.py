@@ -36,8 +36,8 @@ class Disparity(Estimate):
     """The groups that have an estimate."""
     units: int = 0
     """Rated units of the group that has fewest: portraits, or identities behind several."""
-    worst_case: WorstCase | None = None
-    """For a rate with abstentions."""
+    worst_case: WorstCase | None = field(default=None, metadata={"cell": False})
+    """For a rate with abstentions; tables show what follows from it: a finding's word."""
 
 
 def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:

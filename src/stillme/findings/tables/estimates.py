@@ -158,7 +158,7 @@ def _fill(row: dict[str, object], result: object, prefix: str) -> None:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
+    return tuple(part.name for part in fields(kind) if part.metadata.get("cell", True))
 
 
 def _fill_cells(row: dict[str, object], name: str, value: Any) -> None:
