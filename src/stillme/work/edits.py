@@ -10,6 +10,7 @@ from dataclasses import replace
 from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import StoreDamaged
 from stillme.core.protocols import Editor, expected_dollars, overrides
+from stillme.core.tables import counted
 from stillme.core.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 from stillme.runs.store import EditRow, Store
 from stillme.runs.store.opening import LEDGER
@@ -68,7 +69,7 @@ def edit(
             )
         if lost:
             again = "were made again" if remake else "cost money: put them back from a copy, or add `--allow-remake`"
-            session.options.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
+            session.options.say(f"{named.name}: pictures of earlier edits are missing ({lost:,}); they {again}.")
         return ended
 
     def ending(activity: Activity, own: Sequence[Tally]) -> Activity:
@@ -99,8 +100,9 @@ def require_rows(audit: Audit, store: Store, *, remake: bool) -> None:
         known = [price for price in prices if price]
         cost = f"up to ${count * max(known):,.2f}" if len(known) == len(prices) else "money"
         raise StoreDamaged(
-            f"{count:,} pictures in {store.pictures} have no row in {LEDGER}, which has lost their rows. Making these "
-            f"edits again would cost {cost}. Put {LEDGER} back from a copy, or add `--allow-remake` to pay again."
+            f"{counted(count, 'picture')} in {store.pictures} without a row in {LEDGER}: the rows were lost, or never "
+            f"saved. Making the edits again would cost {cost}. Put {LEDGER} back from a copy, or add `--allow-remake` "
+            "to pay again."
         )
 
 
