@@ -764,24 +764,25 @@ def test_what_may_cost_money_is_saved_before_the_next_answer_comes(
 
 
 def test_of_what_waits_for_a_full_disk_the_dearest_is_saved_first(monkeypatch: pytest.MonkeyPatch):
-    """Also where the disk stays full and the run has to end."""
+    """Also where the disk stays full and the run has to end. There is room for three once all results have come."""
     monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.01)
-    ledger, room = Ledger(), 3
-    begun, save = threading.Barrier(8), ledger.save
+    ledger, room, arrived = Ledger(), 3, set[Result]()
+    save = ledger.save
 
     def saved(finished: Sequence[Done[int, Result]]) -> None:
-        if len(ledger.rows) + len(finished) > room:
+        if len(arrived) < 8 or len(ledger.rows) + len(finished) > room:
             raise OSError("No space left on device")
         save(finished)
 
-    def perform(tasks: Sequence[int]) -> list[Result]:
-        begun.wait(timeout=60)
-        return [str(task) for task in tasks]
+    def label(result: Result) -> str:
+        arrived.add(result)
+        return "made"
 
     monkeypatch.setattr(ledger, "save", saved)
-    stage = replace(stage_of(ledger, perform, expected=1.0), cost=lambda result: float(str(result)))
-    session = Session(spending=Spending(Budget()), stop=Stop(), options=RunOptions())
-    limits = Limits(concurrency=8, policy=FailurePolicy(outage=0.1))
+    made = stage_of(ledger, lambda tasks: [str(task) for task in tasks], expected=1.0)
+    stage = replace(made, cost=lambda result: float(str(result)), label=label)
+    session = Session(spending=Spending(Budget()), stop=Stop(), options=RunOptions(allow_failures=True))
+    limits = Limits(concurrency=8, policy=FailurePolicy(outage=0.5))
     with pytest.raises(OSError, match="No space left"):
         run(stage, [[task] for task in range(8)], limits=limits, session=session, tally=Tally("count", 8))
     assert set(ledger.rows) == {"7", "6", "5"}

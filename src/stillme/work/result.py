@@ -78,8 +78,8 @@ class RunResult:
         """For people."""
         lines: list[str] = []
         for tally in self.tallies:
-            counts = ", ".join(f"{count:,} {word}" for word, count in sorted(tally.counts.items())) or "nothing to do"
-            already = f"; {tally.already:,} were there" if tally.already else ""
+            counts = ", ".join(f"{count:,} {word}" for word, count in sorted(tally.counts.items())) or "nothing new"
+            already = f"; {tally.already:,} reused from an earlier run" if tally.already else ""
             lines.append(f"{tally.name}: {counts}{already}")
             if tally.reason:
                 lines.append(f"  {tally.ended or Ended.STOPPED}: {tally.reason.rstrip('.')}.")
