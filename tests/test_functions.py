@@ -152,7 +152,7 @@ async def later(image: object) -> object:
 @pytest.mark.parametrize(
     ("function", "arguments", "words"),
     [
-        (lambda img: img, {}, "'x:y' needs 'img', which nobody supplies; rename it to one of image, seed, or set"),
+        (lambda img: img, {}, "'x:y' needs 'img', which is not supplied; rename it to one of image, seed, or set"),
         (lambda image, strength: image, {}, "set `arguments.strength`"),
         (lambda image: image, {"strength": 1}, "`arguments.strength` is no parameter of 'x:y'; it has image"),
         (lambda image: image, {"image": 1}, "`arguments.image` is not yours to set"),

@@ -212,7 +212,7 @@ def test_a_function_edits_a_whole_audit_and_a_changed_one_edits_again(write_audi
         ("python:edti:edit", "line 8, editors[0].use: There is no module 'edti'"),
         ("python:edit:edti", "editors[0].use: 'edit' has no function 'edti'. Did you mean 'edit'?"),
         ("python:./edit.py:WORD", "./edit.py:WORD is not a function, but str"),
-        ("python:edit:needs_more", "editors[0].parameters: 'edit:needs_more' needs 'mask', which nobody supplies"),
+        ("python:edit:needs_more", "editors[0].parameters: 'edit:needs_more' needs 'mask', which is not supplied"),
         ("python", "'function' is missing; add it"),
     ],
 )

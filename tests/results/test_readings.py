@@ -298,7 +298,7 @@ def test_an_audit_without_readers_has_none(tmp_path: Path):
             "'b' would read exactly as 'python:./reader.py:read' does",
         ),
         ("judges = ['nobody']\nattribute = 'group'", "Unknown judge 'nobody'"),
-        ("judges = ['python:./editor.py:edit']\nattribute = 'group'", "needs 'instruction', which nobody supplies"),
+        ("judges = ['python:./editor.py:edit']\nattribute = 'group'", "needs 'instruction', which is not supplied"),
     ],
 )
 def test_a_wrong_section_says_what_to_write(tmp_path: Path, section: str, problem: str):

@@ -269,7 +269,7 @@ def test_the_distribution_counts_what_people_rated(source: Source, tables: list[
     assert row_of(table, "f", "gender")["N"] == Count(value=288)
     assert row_of(table, "qwen", "Model")["N"] == Count(value=288)
     without = replace(source, people=frozenset[str]())
-    assert "nobody has rated any yet" in table_18(without).caption
+    assert "no one has rated any yet" in table_18(without).caption
 
 
 def role_world(pronouns: tuple[str, ...]) -> tuple[Source, int]:

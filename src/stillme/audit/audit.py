@@ -77,7 +77,7 @@ class NamedJudge:
 
     @property
     def asked_elsewhere(self) -> bool:
-        """Whether it is a model on somebody else's computer, which may change without notice."""
+        """Whether it is a model on another party's computer, which may change without notice."""
         capabilities = self.judge.capabilities
         return capabilities.kind == "model" and not capabilities.given and bool(self.judge.provider)
 

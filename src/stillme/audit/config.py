@@ -239,7 +239,7 @@ class ExecutorSection(Section):
     outage_minutes: float = Field(default=5.0, gt=0)
     """How long nothing may work before an editor or judge is given up."""
     time_limit: float = Field(default=3600.0, gt=0)
-    """Seconds that one call may take, whoever is asked."""
+    """Seconds that one call may take."""
     isolate: bool = True
     """Whether plugins of other packages and functions of the user's own work in a process of their own."""
 

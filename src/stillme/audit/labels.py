@@ -57,7 +57,7 @@ def genders_of(portraits: Sequence[Portrait]) -> RolesRecord | None:
 
 
 def _determines(portraits: Sequence[Portrait], name: str, other: str) -> bool:
-    """Whether whoever knows one attribute of a portrait knows the other; every attribute determines itself."""
+    """Whether one attribute determines the other; every attribute determines itself."""
     pairs = {(portrait.attributes.get(name), portrait.attributes.get(other)) for portrait in portraits}
     return len(pairs) == len({level for level, _ in pairs})
 

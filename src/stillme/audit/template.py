@@ -176,7 +176,7 @@ def small_audit(
         if editors
         else PLANTED.format(everyone="{ erasure = 0.05, skin_spread = 1.0 }", groups=_planted(factor, levels)),
         judges=plugin_tables("judge", judges).lstrip("\n") if judges else '[[judges]]\nuse = "instruments"\n',
-        # All factors of one's own portraits; the embedded ones have more than a first audit needs.
+        # All factors of the user's own portraits; the embedded ones have more than a first audit needs.
         factors=factor_lines(people, most=2 if portraits is None or source == "synthetic" else None),
     )
 

@@ -71,7 +71,7 @@ def print_open(page: Path) -> None:
 
 def command_line(*words: object, out: Path | None = None) -> str:
     """A stillme command as this user can type it."""
-    # `make demo` leaves stillme in .venv/bin, which is on nobody's PATH.
+    # `make demo` leaves stillme in .venv/bin, which is not on the PATH.
     called = Path(sys.argv[0])
     program = str(called) if called.name == "stillme" and shutil.which("stillme") is None else "stillme"
     return shlex.join([program, *map(str, words), *(("--out", str(out)) if out else ())])

@@ -63,7 +63,7 @@ class NotReady(StillmeError):
 
 
 class InvalidParameters(StillmeError):
-    """Parameters that a plugin rejects. Carries pydantic's error for whoever knows the line of each parameter."""
+    """Parameters that a plugin rejects. Carries pydantic's error for callers that know the line of each parameter."""
 
     def __init__(
         self, subject: str, error: ValidationError, model: type[BaseModel], given: Mapping[str, Any], hint: str = ""

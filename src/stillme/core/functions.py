@@ -93,7 +93,7 @@ class Function:
         for parameter in signature.parameters.values():
             if _is_required(parameter) and parameter.name not in {*known, *self.arguments}:
                 yield (
-                    f"{self.name!r} needs {parameter.name!r}, which nobody supplies; rename it to one of {listed}, "
+                    f"{self.name!r} needs {parameter.name!r}, which is not supplied; rename it to one of {listed}, "
                     f"or set `arguments.{parameter.name}`"
                 )
         takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in signature.parameters.values())

@@ -1,4 +1,4 @@
-"""Read a value from nested JSON whose shape nobody guarantees."""
+"""Read a value from nested JSON whose shape is not guaranteed."""
 
 from __future__ import annotations
 

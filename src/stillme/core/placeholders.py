@@ -37,7 +37,7 @@ def fill_json(template: Json, values: Mapping[str, object]) -> Json:
 
 
 def unknown_names(setting: str, template: Json, known: Mapping[str, object] | frozenset[str]) -> Iterator[str]:
-    """One sentence per placeholder that nobody fills."""
+    """One sentence per placeholder that is not filled."""
     choices = ", ".join(f"{{{name}}}" for name in sorted(known))
     for name in sorted(names_in(template) - set(known)):
         yield (

@@ -60,7 +60,7 @@ class Portrait:
     id: str
     image: ImageFile
     attributes: Attributes
-    """Labels such as race, gender or age band: somebody's labels, never truth."""
+    """Labels such as race, gender or age band: assigned by someone, never truth."""
     label_origin: str
     """Who or what gave the labels."""
     licence: str
@@ -246,7 +246,7 @@ class Assessment:
 
     ratings: Mapping[str, Rating]
     raw: str | None = None
-    """The judge's answer as it came, for whoever doubts the parsing."""
+    """The judge's answer as it came, to check the parsing."""
     effective: Mapping[str, Json] = field(default_factory=_nothing)
     cost: float = 0.0
 

@@ -57,7 +57,7 @@ class AgainstPeople:
 
 
 def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
-    """Several raters of one axis as one: the mean of those who rated; of answers that name somebody, the majority's."""
+    """Several raters of one axis as one: the mean of those who rated; of answers that name a person, the majority's."""
     axes = {scores.axis for scores in people}
     if len(axes) != 1:
         raise StillmeError(f"These raters have the axes {', '.join(sorted(axes)) or 'none'}; pass raters of one axis.")
@@ -247,7 +247,7 @@ def corrected(
 
     Valid only if the edits that people rated were drawn at random. `chances` says with which chance each edit was drawn
     for them, in the order of `edits`; without it, all had the same. Ratings of edits whose chance is 0 do not count:
-    nobody knows what they stand for.
+    what they stand for is unknown.
     """
     if judge.axis != people.axis:
         raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; pass two scores of one axis.")

@@ -70,7 +70,7 @@ class Edits:
     seed: Codes | None = None
     """Each request's seed, so that arms are paired seed by seed; None where every request had the same."""
     has_states: bool = True
-    """False where rows from elsewhere list only edits that were made: then nobody knows how many were refused."""
+    """False where rows from elsewhere list only edits that were made: then the number of refusals is unknown."""
 
     def __len__(self) -> int:
         return len(self.keys)

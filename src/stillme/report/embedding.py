@@ -46,7 +46,7 @@ def embed(
     for name in ("editor", "arm", "prompt", "portrait", "state"):
         columns.add(name, getattr(edits, name))
     if edits.second is not None:
-        # One more than the portrait's index, as 0 is nobody.
+        # One more than the portrait's index, as 0 is no portrait.
         columns.add("second", edits.second + 1)
     columns.add("picture", np.array([_index(thumbnails, sha256) for sha256 in edits.image], dtype=np.int64))
     if data.happened is not None:

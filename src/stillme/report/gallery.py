@@ -243,7 +243,7 @@ def _key_rank(data: ReportData) -> NDArray[np.intp]:
 def _badness(data: ReportData) -> Iterator[tuple[Scores, NDArray[np.float64]]]:
     """The distance of each edit from what it should be, from 0 to 1, per judge and axis."""
     scores = [score for score in data.headline_scores if headlines.is_headline_axis(score.axis)]
-    # An axis on which the judge failed calibration ranks nobody, unless there is no other.
+    # An axis on which the judge failed calibration ranks no one, unless there is no other.
     sound = [s for s in scores if not headlines.is_unfit(mark(data.standing, s.judge, s.axis))]
     for score in sound or scores:
         rated = (score.state == RatingState.RATED) & (data.edits.state == EditState.EDITED)

@@ -116,7 +116,7 @@ class Refresher(threading.Thread):
 
 
 def _on_demand(sha256: str) -> str:
-    """What leads to a picture that is kept elsewhere: it is brought here when somebody wants to see it in full."""
+    """What leads to a picture that is kept elsewhere: it is fetched when a reader wants to see it in full."""
     return f"images/{sha256[:2]}/{sha256}.png"
 
 

@@ -170,7 +170,7 @@ def _parts(run: RecordedRun) -> list[Scores]:
 
 
 def combination(run: RecordedRun) -> Combination | None:
-    """Who is combined and how; None where nobody is."""
+    """Who is combined and how; None where there is no ensemble."""
     analysis = run.design.analysis
     if not any(score.kind == "ensemble" for score in run.results.scores):
         return None

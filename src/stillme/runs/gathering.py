@@ -51,7 +51,7 @@ class Results:
     repeats: tuple[Repeats, ...] = ()
     """Every single answer of the models that were asked more than once about each edit."""
     people: tuple[Scores, ...] = ()
-    """People's single ratings: one column for each place among an edit's raters, whoever took it."""
+    """People's single ratings: one column for each place among an edit's raters."""
     chances: NDArray[np.float64] | None = None
     """With which chance each edit was drawn for people, 0 where that is not known; None where all had the same."""
     draws: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -393,8 +393,8 @@ def ensemble_name(design: Design) -> str:
 def combined(parts: Sequence[Scores], rule: str, axis: str, *, name: str = "ensemble") -> Scores:
     """Several judges of one axis as one, by a named rule; the primary judge comes first.
 
-    Only edits that all of them rated count. Judges differ in strictness, so an ensemble of whoever answered would turn
-    a judge's abstentions on one group into a gap.
+    Only edits that all of them rated count. Judges differ in strictness, so an ensemble of those that answered would
+    turn a judge's abstentions on one group into a gap.
     """
     # A judge that never answered on this axis is no part of the ensemble there.
     speaking = [part for part in parts if not np.isnan(part.value).all()] or parts[:1]

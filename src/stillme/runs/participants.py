@@ -1,4 +1,4 @@
-"""Who took part in a run's human studies, as counts: nobody can be found in them.
+"""Who took part in a run's human studies, as counts: no one can be found in them.
 
 The file holds no row for any person. Answers that fewer than five gave are added up, so that none of them is named.
 """

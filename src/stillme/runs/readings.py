@@ -1,6 +1,6 @@
 """Into what? What readers said of a run's pictures: before and after the edit, by group, and how far groups shift.
 
-Groups are the portraits' labels, which are somebody's labels; what a reader says is how a picture appears, never who a
+Groups are the portraits' labels, which someone assigned; what a reader says is how a picture appears, never who a
 person is.
 """
 

@@ -23,7 +23,7 @@ class Executor(Protocol):
     """Whether several editors may compute at the same time: only where they do not share one machine."""
 
     def worker(self, spec: WorkerSpec | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
-        """A worker that does what `here` does. Without a spec, nobody else can do it.
+        """A worker that does what `here` does. Without a spec, no other process can do it.
 
         `concurrency` calls may be made of one worker at once, each of which may take `seconds`.
         """

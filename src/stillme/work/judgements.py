@@ -175,7 +175,7 @@ def asking(
         for done in finished:
             if done.result.failure and done.result.failure.status == LOST_PICTURE:
                 # The next run then sees that it is missing, without reading every picture.
-                with suppress(PicturesUnreachable):  # such as where nobody may delete
+                with suppress(PicturesUnreachable):  # such as where deleting is not allowed
                     store.pictures.set_aside(done.task.pair.edited.sha256)
         answers.save([replace(done, result=_noted(done)) for done in finished])
 

@@ -27,7 +27,7 @@ class Order(Generic[T, D]):
     """On the clock of `time.monotonic`; 0 while it waits for a thread."""
     ended: float = 0.0
     given_up: bool = False
-    """Whether nobody waits for it any longer."""
+    """Whether the run waits for it no longer."""
 
 
 class Pool(Generic[T, R, D]):

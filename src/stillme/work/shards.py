@@ -51,7 +51,7 @@ def parse_shard(text: str) -> Shard:
 
 
 def require_free_descriptions(audit: Audit) -> None:
-    """Every shard describes the portraits for itself; nobody should pay for that several times."""
+    """Every shard describes the portraits for itself; the user should not pay for that several times."""
     paid = [named.name for named in audit.extractors if expected_dollars(named.extractor) != 0.0]
     if paid:
         raise StillmeError(

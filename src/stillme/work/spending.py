@@ -102,7 +102,7 @@ class Price:
 
 
 def require_prices(audit: Audit, budget: Budget, stages: Collection[Literal["edit", "judge"]]) -> None:
-    """Raise if dollars are limited and somebody's price is unknown."""
+    """Raise if dollars are limited and a price is unknown."""
     if problem := unknown_prices(audit, budget.dollars, stages):
         raise StillmeError(problem)
 

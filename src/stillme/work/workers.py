@@ -71,7 +71,7 @@ class Placed(Worker[T_contra, R], Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether there is somebody to do the work, or it is known that there cannot be."""
+        """Whether a worker can do the work, or it is known that none can."""
         ...
 
 
@@ -168,7 +168,7 @@ class WorkerSpec:
     ends_calls_after: float | None = None
     """The time limit of an editor that ends its calls itself; None for others."""
     is_hosted: bool = False
-    """Whether it only waits for somebody else's computer: it stays under one budget and one rate limit."""
+    """Whether it only waits for a remote service: it stays under one budget and one rate limit."""
 
     def worker(self) -> EditWorker | JudgeWorker:
         """Build the plugin from its recipe, and prepare it as it is prepared where the run was started."""
@@ -187,7 +187,7 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Inside(Generic[T_contra, R]):
-    """A worker of this process, whose editor or judge somebody else closes."""
+    """A worker of this process, whose editor or judge the caller closes."""
 
     worker: Worker[T_contra, R]
     calls: int
@@ -207,7 +207,7 @@ class Inside(Generic[T_contra, R]):
 
 
 def is_hosted(plugin: Editor | Judge) -> bool:
-    """Whether it asks somebody else's computer, or may cost money, which is counted in one place."""
+    """Whether it calls a remote service, or may cost money, which is counted in one place."""
     return bool(plugin.provider) or expected_dollars(plugin) != 0.0
 
 

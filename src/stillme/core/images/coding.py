@@ -122,7 +122,7 @@ def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
     """A still picture of a sensible size; whatever goes wrong until it is closed becomes `UnreadableImage`."""
     label = name or (str(source) if isinstance(source, Path) else "the image")
     if isinstance(source, Path) and source.exists() and not (source.is_file() or source.is_dir()):
-        # Opening a pipe would wait for somebody to write.
+        # Opening a pipe would wait for a writer.
         raise UnreadableImage(f"{label} is a pipe or a device, not a picture.")
     try:
         if _is_heic(source):

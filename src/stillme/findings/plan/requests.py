@@ -1,4 +1,4 @@
-"""The requests of an audit as a table, for whoever makes the edits elsewhere."""
+"""The requests of an audit as a table, for making the edits elsewhere."""
 
 from __future__ import annotations
 
@@ -154,5 +154,5 @@ def _description(portrait: Portrait, extractor: Extractor, stored: Mapping[str, 
     known = stored.get(extraction_key(portrait.image, extractor.spec))
     if known is not None:
         return known
-    # A plan is free: whoever is paid for is not asked.
+    # Planning must not call paid services.
     return None if isinstance(extractor, Priced) else extractor.extract(portrait.image)

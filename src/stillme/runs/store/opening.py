@@ -228,7 +228,7 @@ _STALE_SECONDS = 3600.0
 def clean_up_unfinished(folder: Path) -> None:
     """Remove what the run at work has not finished. Only for its one writer, before its workers begin or when they end.
 
-    A worker that outlives its run fails when it gives its picture a name, and nobody waits for it.
+    A worker that outlives its run fails when it gives its picture a name, and no run waits for it.
     """
     unfinished = folder / "images" / UNFINISHED
     with contextlib.suppress(OSError):  # gone meanwhile, or on media that cannot be written to

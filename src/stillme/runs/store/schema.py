@@ -96,7 +96,7 @@ CREATE UNIQUE INDEX control_pair_once ON control_pair (key) WHERE final = 1;
 CREATE INDEX control_pair_to_retry ON control_pair (key) WHERE final = 0;
 
 -- Where pictures are kept besides the run folder. The latest is where new ones go; all of them are read. An empty
--- address is the run folder itself. No credentials: whoever reads has their own.
+-- address is the run folder itself. No credentials: every reader has their own.
 CREATE TABLE place (id INTEGER PRIMARY KEY, address TEXT NOT NULL, at TEXT NOT NULL);
 """
 

@@ -209,7 +209,7 @@ def table_18(source: Source) -> PaperTable:
         for place, name in enumerate(part.edits.editors)
         if editors[place]
     ]
-    what = "outputs that people rated" if by_people.any() else "requests of this audit; nobody has rated any yet"
+    what = "outputs that people rated" if by_people.any() else "requests of this audit; no one has rated any yet"
     return PaperTable(
         number=18,
         caption=f"Distribution of the {total:,} {what}.",
