@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.core.types import Estimate, Interval
+from stillme.core.types import Estimate
 from stillme.estimates import RatingState, Settings, estimate, find_gaps
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.headlines import Finding, abstentions, uneven
@@ -25,9 +25,9 @@ by_race = Settings(factors=("race",))
 PASSED = {"judge": {"race_change": "passed"}}
 
 
-def judged(values: Floats, quiet: Flags) -> list[Estimate]:
-    """Twelve people of A and twelve of B with so many edits each, of which the quiet ones have no answer."""
-    edits, scores = rows(people("AB", 12), values)
+def judged(values: Floats, quiet: Flags, groups: str = "AB") -> list[Estimate]:
+    """Twelve people of each group with so many edits each, of which the quiet ones have no answer."""
+    edits, scores = rows(people(groups, 12), values)
     silent = quiet.ravel()
     state = np.where(silent, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
     return estimate(edits, [replace(scores, value=np.where(silent, np.nan, scores.value), state=state)], by_race)
@@ -70,21 +70,31 @@ def test_silence_about_the_unchanged_of_one_group_accuses_no_one():
 
 def test_a_mean_without_bounds_on_what_is_missing_decides_nothing():
     (mean,) = [row for row in unlike((8, 1)) if isinstance(row, Disparity) and row.quantity == "race_change"]
-    assert mean.worst_case is None
+    assert mean.sure is None
+
+
+def test_a_finding_among_three_groups_tells_of_the_two_it_names():
+    """C's few answers prove nothing; the gap between A and B stands, and the finding has its numbers."""
+    values = np.repeat([[4.0] * 8 + [1.0] * 2, [1.0] * 10, [4.0] * 10], 12, axis=0)
+    quiet = np.arange(10) < np.repeat([0, 0, 9], 12)[:, None]
+    found = changed(judged(values, quiet, "ABC"))
+    assert (found.groups, found.word) == (("A", "B"), "larger than matters")
+    assert found.value == pytest.approx(0.8)
+    assert 0.1 < found.low < 0.8 < found.high < 1
 
 
 @given(seed=st.integers(0, 2**32 - 1), quiet=st.floats(0, 0.9))
-def test_the_worst_case_lies_below_whatever_the_missing_answers_were(seed: int, quiet: float):
+def test_the_sure_gap_holds_whatever_the_missing_answers_were(seed: int, quiet: float):
     generator = np.random.default_rng(seed)
     rates = np.repeat(generator.random(2), 12)[:, None]
     values = np.where(generator.random((24, 6)) < rates, 5.0, 1.0)
     silent = generator.random((24, 6)) < quiet * np.repeat(generator.random(2), 12)[:, None]
-    worst, complete = (
-        next(row for row in judged(values, hidden) if isinstance(row, Disparity) and row.quantity == "race_changed")
-        for hidden in (silent, np.zeros_like(silent))
-    )
-    assert isinstance(complete.outcome, Interval)
-    assert worst.worst_case is None or worst.worst_case.low <= complete.outcome.value
+    gap = next(row for row in judged(values, silent) if isinstance(row, Disparity) and row.quantity == "race_changed")
+    if gap.sure is None:
+        return
+    (a, b) = (values[:12] > 3).mean(), (values[12:] > 3).mean()
+    truth = a - b if gap.sure.highest == "A" else b - a
+    assert gap.sure.interval.low <= truth <= gap.sure.interval.high
 
 
 def test_abstentions_are_counted_by_group_and_written():

@@ -12,10 +12,11 @@ from stillme.core.errors import UnknownName
 from stillme.core.types import TIMES, Estimate, Interval, NotEstimable, Prompt, Scope, Settings
 from stillme.estimates import design
 from stillme.estimates.design import REST, Plan, SideComparison
-from stillme.estimates.intervals import Outcome, WorstCase, largest_gaps, outcomes, worst_case_gaps
+from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
 from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import DECIMALS, Columns, Quantity
 from stillme.estimates.rows import Edits, Flags, Scores
+from stillme.estimates.unanswered import SureGap, sure_gaps
 
 _SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
 
@@ -36,7 +37,7 @@ class Disparity(Estimate):
     """The groups that have an estimate."""
     units: int = 0
     """Rated units of the group that has fewest: portraits, or identities behind several."""
-    worst_case: WorstCase | None = field(default=None, metadata={"cell": False})
+    sure: SureGap | None = field(default=None, metadata={"cell": False})
     """For a rate with abstentions; tables show what follows from it: a finding's word."""
 
 
@@ -153,10 +154,10 @@ def disparities(
     """For each quantity max - min over the groups that have an estimate, of which `found` has the intervals."""
     gaps = largest_gaps(plan, quantities, settings)
     bands = null_bands(plan, quantities, settings)
-    worst = worst_case_gaps(plan, quantities, settings)
+    sure = sure_gaps(plan, quantities, settings)
     return [
         _disparity(plan, *of_quantity, prompts)
-        for of_quantity in zip(quantities, found, gaps, bands, worst, strict=True)
+        for of_quantity in zip(quantities, found, gaps, bands, sure, strict=True)
     ]
 
 
@@ -166,7 +167,7 @@ def _disparity(
     found: Sequence[Outcome],
     gap: Outcome,
     band: NullBand | None,
-    worst: WorstCase | None,
+    sure: SureGap | None,
     prompts: str,
 ) -> Disparity:
     values = {
@@ -194,7 +195,7 @@ def _disparity(
         lowest=min(values, key=lambda level: values[level][0]) if known else "",
         levels=tuple(values),
         units=min((plan.units(own & (quantity.counts > 0)) for _, own in values.values()), default=0),
-        worst_case=worst if known else None,
+        sure=sure if known else None,
         **quantity.within([members])[0],
     )
 

@@ -256,7 +256,7 @@ def _sentences(by_place: Mapping[Place, list[Abstention]]) -> Iterator[tuple[Pla
 
 def stands(gap: Disparity, margin: float | None) -> bool:
     """Whether the gap is beyond the margin, whatever the missing answers would have been."""
-    return gap.worst_case is not None and margin is not None and gap.worst_case.low > margin
+    return gap.sure is not None and margin is not None and gap.sure.interval.low > margin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +271,7 @@ class Finding:
     groups: tuple[str, str]
     """The one with the highest and the one with the lowest value; of an uneven gap that decides, the surest two."""
     value: float
+    """Of an uneven gap that decides, between these two among what was answered; the limits hold whatever is missing."""
     low: float
     high: float
     p: float | None
@@ -304,7 +305,7 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             for place, (row, _) in enumerate(gaps)
             if (row.judge, row.arm) == judge_and_arm and (row.judge, row.quantity) in decides and row.null
             # An uneven rate may be found all the same: `stands`. A mean may not.
-            if _place(row) not in silent or row.worst_case is not None
+            if _place(row) not in silent or row.sure is not None
             # A test that cannot reject would only weaken the others.
             if row.null.smallest_p <= 1 - settings.confidence
         ]
@@ -342,7 +343,8 @@ def _finding(
     uneven: bool,
 ) -> Finding:
     # The group with the highest value of those that were answered may be the one that is hardly answered.
-    sure = gap.worst_case if uneven and decides else None
+    sure = gap.sure if uneven and decides else None
+    outcome = sure.interval if sure else outcome
     smallest = smallest_effect(gap.quantity, settings.smallest_effects)
     level = 1 - settings.confidence
     return Finding(

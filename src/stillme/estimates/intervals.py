@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from stillme.core.types import Interval, NotEstimable, Settings
 from stillme.estimates.design import Plan, SideComparison
-from stillme.estimates.quantities import DECIMALS, NOISE, Exclusion, Floats, Part, Quantity, interval, rounded, snapped
+from stillme.estimates.quantities import NOISE, Floats, Part, Quantity, interval, snapped
 from stillme.estimates.rows import Flags
 
 ICC_FLOOR = 0.1
@@ -487,64 +487,6 @@ def _together(batch: Batch, levels: Sequence[Side], confidence: float) -> tuple[
         _, low, high = batch.difference(one, other, each)
         lows, highs = np.maximum(lows, np.maximum(low, -high)), np.maximum(highs, np.maximum(high, -low))
     return lows, highs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstCase:
-    """The gap that is left, whatever the missing answers would have been."""
-
-    low: float
-    """The lower limit of the gap between the two groups whose gap is surest."""
-    highest: str
-    """Of these two, the group with the higher value."""
-    lowest: str
-    """The group with the lower value."""
-
-
-def worst_case_gaps(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> list[WorstCase | None]:
-    """For each rate with abstentions.
-
-    Of each pair of groups, the missing answers of one count as 0 and of the other as 1: the bounds of Horowitz and
-    Manski (2000), with the limits of both sides joined by MOVER, and Bonferroni over all pairs.
-    """
-    found: list[WorstCase | None] = [None] * len(quantities)
-    asked = [
-        place
-        for place, quantity in enumerate(quantities)
-        if quantity.is_rate and quantity.by_prompt is None and Exclusion.ABSTAINED in quantity.excluded
-    ]
-    if len(plan.levels) < 2 or not asked:
-        return found
-    fewest, most = (
-        [_limits_of_levels(batch, settings) for batch in batches(plan, answering, settings)]
-        for answering in ([quantities[place].answering(value) for place in asked] for value in (0.0, 1.0))
-    )
-    lows = np.concatenate([_apart(*both) for both in zip(fewest, most, strict=True)], axis=2)
-    # Rounded, so that of pairs that are tied the first is named, on every processor.
-    surest: list[int] = np.round(lows, DECIMALS).reshape(-1, len(asked)).argmax(axis=0).tolist()
-    for column, (place, pair) in enumerate(zip(asked, surest, strict=True)):
-        one, other = divmod(pair, len(plan.levels))
-        found[place] = WorstCase(
-            low=rounded(lows[one, other, column]), highest=plan.levels[one], lowest=plan.levels[other]
-        )
-    return found
-
-
-def _limits_of_levels(batch: Batch, settings: Settings) -> tuple[Floats, Floats, Floats]:
-    """Levels × quantities: value and limits, for all pairs of levels together."""
-    pairs = math.comb(len(batch.levels), 2)
-    limits = [level.limits(1 - (1 - settings.confidence) / pairs) for level in batch.levels]
-    lows, highs = (np.stack(ends) for ends in zip(*limits, strict=True))
-    return np.stack([level.value for level in batch.levels]), lows, highs
-
-
-def _apart(fewest: tuple[Floats, Floats, Floats], most: tuple[Floats, Floats, Floats]) -> Floats:
-    """Levels × levels × quantities: the lower limit of one level's fewest minus another's most."""
-    (value, low, _), (other, _, high) = fewest, most
-    lower = (value[:, None] - other) - distance((value - low)[:, None], high - other, 0.0)
-    own = np.arange(len(lower))
-    lower[own, own] = -np.inf
-    return lower
 
 
 _MOST = 1_000

@@ -66,9 +66,11 @@ def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
     for finding in find_gaps(data.estimates, data.standing, data.settings):
         disparity = shown.get((finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor))
         if finding.decides and disparity is not None and isinstance(disparity.outcome, Interval):
-            levels = finding.groups if identity_of(disparity) in silent else disparity.levels
-            members = [groups[*identity_of(disparity), level] for level in levels]
-            gaps.append(_gap(data, members, disparity, disparity.outcome, finding))
+            sure = disparity.sure if identity_of(disparity) in silent else None
+            members = [
+                groups[*identity_of(disparity), level] for level in (finding.groups if sure else disparity.levels)
+            ]
+            gaps.append(_gap(data, members, disparity, sure.interval if sure else disparity.outcome, finding))
     return tuple(sorted(gaps, key=_by_certainty))
 
 

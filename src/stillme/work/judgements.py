@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.errors import PicturesUnreachable
 from stillme.core.protocols import Judge, expected_dollars
-from stillme.core.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
+from stillme.core.types import UNPRICED, Assessment, Pair, Request, is_unpriced
 from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import Store
 from stillme.runs.store.rows import Done
@@ -37,108 +37,108 @@ def judge(
     is saved: judges that wait for a provider rate it at once, the others when all edits are there.
     """
     asked = [named for named in audit.judges if not named.judge.capabilities.given]
+    tallies = [Tally(f"judge {named.name}", 0) for named in asked]
     known = calibrations or {}
-    works = [_Work(named, audit, store, session, editing, known.get(named.name)) for named in asked]
-    providers = dict.fromkeys(work.provider for work in works)
-    activities = [run_sequentially([work.steps() for work in works if work.provider == name]) for name in providers]
+    # What computes on this machine would take its processor from editors that do so, too.
+    idle = all(is_hosted(editor.editor) for editor in audit.editors)
+    fresh = [Fresh(open_=bool(editing) and (bool(named.judge.provider) or idle)) for named in asked]
+    newest = store.newest()[0]
 
-    def announce(request: Request) -> None:
-        for work in works:
-            work.fresh.put(request)
-
-    return activities, [work.tally for work in works], announce
-
-
-class _Work:
-    """All questions to one judge."""
-
-    def __init__(
-        self,
-        named: NamedJudge,
-        audit: Audit,
-        store: Store,
-        session: Session,
-        editing: Sequence[Tally],
-        calibration: Mapping[str, Json] | None,
-    ) -> None:
-        self._named, self._audit, self._store, self._session = named, audit, store, session
-        self._editing = editing
-        self._judge = named.judge
-        self.provider = self._judge.provider
-        # What computes on this machine would take its processor from editors that do so, too.
-        idle = all(is_hosted(editor.editor) for editor in audit.editors)
-        self.fresh = Fresh(open_=bool(editing) and (bool(self.provider) or idle))
-        self._existing = store.newest()[0] if self.fresh.is_open else None
-        """The last edit before any was made meanwhile."""
-        self.tally = Tally(f"judge {named.name}", 0)
-        self._control_pairs = ControlPairs(named, audit, store, session.options.say, calibration)
-        self._answers = Answers(named, store, self._control_pairs)
-        self._mixture = Mixture(named, audit, store, self._control_pairs, session, self.tally)
-
-    def steps(self) -> Activity:
-        self._count()
-        while self._still_editing and not self.fresh.is_open:
+    def activity_of(named: NamedJudge, tally: Tally, coming: Fresh) -> Activity:
+        control_pairs = ControlPairs(named, audit, store, session.options.say, known.get(named.name))
+        answers = Answers(named, store, control_pairs)
+        mixture = Mixture(named, audit, store, control_pairs, session, tally)
+        questions = _Questions(named, audit, store, session, tally, editing, coming, control_pairs, mixture)
+        questions.count()
+        while questions.may_come and not coming.is_open:
             yield
-        judge = self._judge
-        with closing(judge):
-            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
-            batches = self._batches(judge.capabilities.batch)
+        can = named.judge.capabilities
+        with closing(named.judge):
             return (
                 yield from work_on(
-                    worker_spec_of(self._named, self._store),
-                    JudgeWorker(judge, self._store.pictures),
-                    lambda worker: asking(worker, judge, self._store, self._answers, self._mixture),
-                    batches,
-                    limits=limits,
-                    session=self._session,
-                    tally=self.tally,
+                    worker_spec_of(named, store),
+                    JudgeWorker(named.judge, store.pictures),
+                    lambda worker: asking(worker, named.judge, store, answers, mixture),
+                    questions.batches(can.batch, up_to=newest if coming.is_open else None),
+                    limits=limits_of(audit.config.executor, can.concurrency, named.time_limit),
+                    session=session,
+                    tally=tally,
                 )
             )
 
+    by_provider: dict[str, list[Activity]] = {}
+    for named, tally, coming in zip(asked, tallies, fresh, strict=True):
+        by_provider.setdefault(named.judge.provider, []).append(activity_of(named, tally, coming))
+
+    def announce(request: Request) -> None:
+        for coming in fresh:
+            coming.put(request)
+
+    return [run_sequentially(activities) for activities in by_provider.values()], tallies, announce
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """The questions to one judge that have no answer yet."""
+
+    named: NamedJudge
+    audit: Audit
+    store: Store
+    session: Session
+    tally: Tally
+    editing: Sequence[Tally]
+    fresh: Fresh
+    control_pairs: ControlPairs
+    mixture: Mixture
+
     @property
-    def _still_editing(self) -> bool:
-        return any(tally.ended is None for tally in self._editing) and not self._session.should_end()
+    def may_come(self) -> bool:
+        """Whether edits are still being made."""
+        return any(tally.ended is None for tally in self.editing) and not self.session.should_end()
 
-    def _count(self) -> None:
-        if self._session.options.limit is not None:
-            self.tally.total = self._named.record().asked * sum(1 for _ in self._limited())
+    def count(self) -> None:
+        """Tell the tally how many there are, those of edits that are still to be made included."""
+        asked = self.named.record().asked
+        if self.session.options.limit is not None:
+            self.tally.total = asked * sum(1 for _ in self._limited())
             return
-        coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
-        pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
-        questions = self._named.record().asked * max(pictures, coming)
-        self.tally.total = questions + self._control_pairs.due_after(questions)
+        coming = sum(tally.total for tally in self.editing) if self.may_come else 0
+        pictures = self.store.count_pictures([editor.editor.spec.key for editor in self.audit.editors])
+        questions = asked * max(pictures, coming)
+        self.tally.total = questions + self.control_pairs.due_after(questions)
 
-    def _batches(self, size: int) -> Iterator[Sequence[Asked] | None]:
-        """What there is, then what comes while edits are made; None where there is nothing yet."""
+    def batches(self, size: int, *, up_to: int | None) -> Iterator[Sequence[Asked] | None]:
+        """Those about edits up to this one, then about what comes while edits are made; None where nothing is there."""
         handed_out = 0
-        for batch in grouped(self._missing(up_to=self._existing), size):
+        for batch in grouped(self._missing(up_to=up_to), size):
             handed_out += len(batch)
             yield batch
-        while self._still_editing or self.fresh:
+        while self.may_come or self.fresh:
             for batch in grouped(self._missing(self.fresh.take(), count=False), size):
                 handed_out += len(batch)
                 yield batch
             yield None
-        self._count()
+        self.count()
         if self.fresh.overflowed:
             while self.tally.saved < handed_out:
                 yield None  # what is under way has no row yet and would be asked again
             yield from grouped(self._missing(count=False), size)
-        if self._session.options.limit is None:
-            yield from grouped(self._mixture.rest(), size)
+        if self.session.options.limit is None:
+            yield from grouped(self.mixture.rest(), size)
 
     def _missing(
         self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
     ) -> Iterator[Asked]:
-        if self._session.options.limit is not None and requests is None:
+        limited = self.session.options.limit is not None
+        if limited and requests is None:
             requests = self._limited()
         tally = self.tally if count else Tally("", 0)
-        tasks = tasks_of(self._named, self._audit, self._store, self._session, tally, requests, up_to=up_to)
-        return iter(tasks) if self._session.options.limit is not None else self._mixture.among(tasks)
+        tasks = tasks_of(self.named, self.audit, self.store, self.session, tally, requests, up_to=up_to)
+        return iter(tasks) if limited else self.mixture.among(tasks)
 
     def _limited(self) -> Iterator[Request]:
-        for editor in self._audit.editors:
-            yield from requests_of(self._audit, editor, self._session)
+        for editor in self.audit.editors:
+            yield from requests_of(self.audit, editor, self.session)
 
 
 def worker_spec_of(named: NamedJudge, store: Store) -> WorkerSpec | None:

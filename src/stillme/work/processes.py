@@ -11,11 +11,9 @@ import itertools
 import os
 import pickle
 import queue
-import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from stillme.core.errors import StillmeError
+from stillme.core.programs.process import SupervisedProcess, ended
 from stillme.core.types import Failed
 from stillme.work.workers import WorkerSpec
 
@@ -31,9 +30,6 @@ DEATHS = 2
 _START_SECONDS = 300.0
 _LAST_SECONDS = 5.0
 """From the end of its input to its exit."""
-_STDERR_KEPT = 400
-"""Characters from the end of the worker's standard error that a reason includes."""
-
 
 _HEADER = struct.Struct(">Q")
 
@@ -176,15 +172,10 @@ class _Process:
     """One process, and the thread that reads from it."""
 
     def __init__(self, spec: WorkerSpec, concurrency: int) -> None:
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
-        # In its own session, so that Ctrl-C does not interrupt the current call.
-        self._process = subprocess.Popen(
+        self._process = SupervisedProcess(
             [sys.executable, "-m", "stillme.work.worker_process"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            environment={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self._numbers = itertools.count()
         self._waiting: dict[int, queue.SimpleQueue[TaskResults | None]] = {}
@@ -225,30 +216,23 @@ class _Process:
     def end(self, grace: float = 0.0) -> None:
         """Close its input, at which it releases what it holds and goes; kill it if it does not."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
+        self._process.wait(grace)
         self._process.kill()
-        self._process.wait()
         self.ended = True
         self._reader.join(_LAST_SECONDS)
-        self._process.stdout.close()
-        self._stderr.close()
+        self._process.close()
 
     def how_it_ended(self) -> str:
-        try:
-            code = self._process.wait(_LAST_SECONDS)
-        except subprocess.TimeoutExpired:
+        code = self._process.wait()
+        if code is None:
             return "it closed its output"
-        how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
         try:
-            self._stderr.seek(0)
-            words = " ".join(self._stderr.read().decode(errors="replace").split())
+            words = self._process.last_words()
         except ValueError:  # closed by another thread
             words = ""
-        return f"{how}; its last words: …{words[-_STDERR_KEPT:]}" if words else how
+        return ended(code, words)
 
     def _send(self, frame: object) -> None:
         assert self._process.stdin is not None

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -31,6 +31,7 @@ class SupervisedProcess:
         folder: Path | None = None,
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
         lifeline, self._lifeline = os.pipe()
@@ -44,6 +45,7 @@ class SupervisedProcess:
                 stderr=self._errors,
                 pass_fds=(lifeline,),
                 start_new_session=True,
+                env=environment,
             )
         except (OSError, ValueError):
             os.close(self._lifeline)
