@@ -17,8 +17,11 @@ all: format check test
 demo: .venv/.installed
 	$(BIN)/stillme demo --out stillme-demo
 
+# Tests wait much of their time, so three share two cores; numerical libraries with threads of their own would not.
+test: export OMP_NUM_THREADS := 1
+test: export OPENBLAS_NUM_THREADS := 1
 test: check .venv/.test-plugins chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 # What only a release needs, and what it measured: kills by the hundred, loads of 200 raters. About half an hour.
 soak: .venv/.test-plugins chromium

@@ -153,11 +153,11 @@ def _on_scale(axis: str, measured: Measurements, years: int | None) -> Rating:
             return gender_change(measured, value)
         case "age_change":
             low, high = _interval(measured, "age_interval")
-            evidence = f"reads {value:+.0f} years ({low:+.0f} to {high:+.0f})"
+            evidence = f"reads {value:+z.0f} years ({low:+z.0f} to {high:+z.0f})"
             return Rated(score=step(value, thresholds.age.scale), evidence=evidence)
         case _:
             missed = value - (years or 0)
-            return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
+            return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+z.0f} years off the target")
 
 
 def skin_tone(measured: Measurements, value: float) -> Rating:

@@ -116,8 +116,8 @@ class _Question:
                 yield f"Judge {judge} {FAILED_CONTROL_PAIRS} ({wrong}): its numbers are folded away."
         if self._erasure and not self._data.scores_success:
             yield (
-                "Whether an edit did what was asked was not scored: add a model to [[judges]], or raters with "
-                "`stillme study`."
+                "Whether an edit did what was asked was not scored: add a vision-language model as a judge, or run a "
+                "human study."
             )
 
     def _has_ratings(self) -> bool:

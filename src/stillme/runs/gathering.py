@@ -503,7 +503,7 @@ def _within_floor(edits: Edits, score: Scores, least: float) -> NDArray[np.bool_
 def _cells(edits: Edits) -> Iterator[NDArray[np.intp]]:
     """The rows of one prompt under one editor and arm."""
     codes = np.stack([edits.editor, edits.arm, edits.prompt], axis=1)
-    _, cell = np.unique(codes, axis=0, return_inverse=True)
+    cell = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)  # numpy 2.0 keeps both axes
     order = np.argsort(cell, kind="stable")
     starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
     for rows in np.split(order, starts[1:]):
