@@ -84,6 +84,14 @@ def test_the_list_of_commands_says_what_each_says_itself():
         assert len(verb.help) <= 80 - 13, f"{verb.name}: a line of `--help` has 80 columns"
 
 
+@pytest.mark.parametrize("group", ["study", "portraits"])
+def test_the_help_of_a_group_cuts_no_sentence_off(group: str):
+    done = stillme(group, "--help")
+    commands = done.stdout.partition("\nCommands:\n")[2].splitlines()
+    assert len(commands) >= 5
+    assert not [line for line in commands if line.endswith("...")]
+
+
 def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimate():
     script = "import sys, stillme.api.pipeline, stillme.runs.status; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"

@@ -68,9 +68,9 @@ def sample(
     checks: bool,
     as_json: bool,
 ) -> None:
-    """Draw pools of candidates over a grid of attributes into the new folder POOLS.
+    """Draw pools of candidates over a grid of attributes.
 
-    SOURCE is a copy of FairFace as published, or any folder with a CSV.
+    POOLS is a new folder. SOURCE is a copy of FairFace as published, or any folder with a CSV.
     FairFace is a folder with train/, val/ and fairface_label_*.csv; by default it is balanced over the paper's
     7 × 2 × 6 cells. The same rows and seed give the same pools. Pools are disjoint if there are enough pictures.
     Cells that cannot be filled and pictures that cannot be used are listed.
@@ -138,11 +138,11 @@ def curate(pools: Path, **options: Any) -> None:
 @_crop_option
 @json_option
 def import_(folder: Path, home: Path, table: Path | None, crop: Crop, as_json: bool, **given: str) -> None:
-    """Make a set of portraits from your own pictures: DIR/v1, v2 … with hashes and a dataset card.
+    """Make a set of portraits from your own pictures.
 
-    FOLDER holds pictures and a portraits.csv: the column `file`, any attributes, and for every picture
-    `licence`, `label_origin` and `consent`. All pictures are used. To choose among several, use
-    `stillme portraits sample`.
+    Writes DIR/v1, v2 … with hashes and a dataset card. FOLDER holds pictures and a portraits.csv: the column `file`,
+    any attributes, and for every picture `licence`, `label_origin` and `consent`. All pictures are used. To choose
+    among several, use `stillme portraits sample`.
     """
     from stillme.cli.progress import progress
     from stillme.curation.making import import_portraits
@@ -160,11 +160,11 @@ def import_(folder: Path, home: Path, table: Path | None, crop: Crop, as_json: b
 @_crop_option
 @json_option
 def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) -> None:
-    """Make a set of portraits from the curators' choices: DIR/v1, v2 … with hashes and a dataset card.
+    """Make a set of portraits from the curators' choices.
 
-    A version is written completely or not at all, and never changed. The same choices again write nothing. The
-    card shows counts per pool and cell, criteria, curators and their agreement, terms of use, and light and skin
-    per group.
+    Writes DIR/v1, v2 … with hashes and a dataset card. A version is written completely or not at all, and never
+    changed. The same choices again write nothing. The card shows counts per pool and cell, criteria, curators and their
+    agreement, terms of use, and light and skin per group.
     """
     from stillme.cli.progress import progress
     from stillme.curation.making import finalize as make

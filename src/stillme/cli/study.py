@@ -155,9 +155,9 @@ def serve(study: Path, **options: Any) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
 @click.option("--port", type=int, help="By default the first free port from 8470.")
 def preview(study: Path, **options: Any) -> None:
-    """Show the whole study to yourself, on a database that is thrown away.
+    """Show the whole study to yourself; nothing is kept.
 
-    Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
+    Every page from consent to the completion code, and the admin pages, on a database that is thrown away.
     """
     from stillme.study.app import preview as run
 
@@ -171,9 +171,9 @@ def preview(study: Path, **options: Any) -> None:
 @click.option("--address", default="", help="Printed in front of each link, such as https://study.example")
 @json_option
 def invite(study: Path, count: int, address: str, as_json: bool) -> None:
-    """Make COUNT personal invitation links, for participants who are not from Prolific.
+    """Make COUNT personal invitation links.
 
-    Only their hashes are stored, so save the links now.
+    For participants who are not from Prolific. Only their hashes are stored, so save the links now.
     """
     from stillme.study.entry import invite as make
 
@@ -190,9 +190,10 @@ def invite(study: Path, count: int, address: str, as_json: bool) -> None:
 @_study_argument
 @json_option
 def status(study: Path, as_json: bool) -> None:
-    """Show a study's progress: tasks, pay per hour, agreement, flags.
+    """Show a study's progress.
 
-    Works while the study is served. Exits with 1 if the median pay is below the study's floor.
+    Tasks, pay per hour, agreement and flags. Works while the study is served. Exits with 1 if the median pay is below
+    the study's floor.
     """
     from stillme.study.progress import overview_of
 
@@ -220,9 +221,9 @@ def status(study: Path, as_json: bool) -> None:
 @click.option("--to", type=FOLDER, help="By default `export` in the study.")
 @json_option
 def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
-    """Write ratings, items, raters and exclusions as tables, with a codebook.
+    """Write ratings, items, raters and exclusions as tables.
 
-    Raters have pseudonyms, and times count from each rater's start.
+    With a codebook. Raters have pseudonyms, and times count from each rater's start.
     """
     from stillme.study.export import export_study
 
@@ -240,11 +241,12 @@ def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
 @_study_argument
 @json_option
 def submissions(study: Path, file: Path, as_json: bool) -> None:
-    """Apply the submission statuses of a platform's export (FILE), and list whom to approve or reject there.
+    """Apply the submission statuses of a platform's CSV (FILE).
 
-    Reads the CSV of Prolific, of MTurk, or one with the columns participant, submission and status. Returned, timed-out
-    and screened-out submissions free their places. Rejected ones are excluded. The ids of approved ones are deleted.
-    decisions.csv in STUDY has the approvals and rejections to paste back.
+    Lists whom to approve or reject there. Reads the CSV of Prolific, of MTurk, or one with the columns participant,
+    submission and status. Returned, timed-out and screened-out submissions free their places. Rejected ones are
+    excluded. The ids of approved ones are deleted. decisions.csv in STUDY has the approvals and rejections to paste
+    back.
     """
     from stillme.study.submissions import apply_statuses
 
@@ -264,9 +266,10 @@ def submissions(study: Path, file: Path, as_json: bool) -> None:
 @_study_argument
 @json_option
 def purge(study: Path, as_json: bool) -> None:
-    """Delete every participant's id, and the keyed hashes by which they could be found again.
+    """Delete every participant's id.
 
-    For when all are paid: the study must be closed, and the last day to withdraw over. Answers stay, under pseudonyms.
+    Also the keyed hashes by which they could be found again. For when all are paid: the study must be closed, and the
+    last day to withdraw over. Answers stay, under pseudonyms.
     """
     from stillme.study.submissions import purge as purge_ids
 
@@ -314,7 +317,9 @@ def close(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Stop taking answers and add the ratings to the run, as the judge `people`.
+    """Stop taking answers and add the ratings to the run.
+
+    The ratings are those of the judge `people`.
 
     Raters who failed attention checks, known answers or answered straight down are listed first. Unless `exclude` in
     study.toml says what becomes of them, you are asked. Each finished rater's ratings of an edit become one assessment.
