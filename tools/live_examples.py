@@ -46,7 +46,8 @@ def make(folder: Path, scratch: Path, picture: Path | None = None) -> None:
         data = report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
         # Without the run's folder there are no full pictures to lead to.
         (folder / "report.html").write_text(report.render(replace(data, folder=None)), "utf-8")
-    subprocess.run([*STILLME, "study", "new", demo, "--out", scratch / "study"], check=True, capture_output=True)
+    few = ("--items", "20", "--per-task", "10")
+    subprocess.run([*STILLME, "study", "new", demo, "--out", scratch / "study", *few], check=True, capture_output=True)
     with _browser() as browser:
         rating = _rating_page(browser, scratch / "study") if browser else "<p>Built without Chromium.</p>"
         (folder / "rating.html").write_text(rating, "utf-8")

@@ -58,12 +58,15 @@ class Section(BaseModel):
 @cache
 def documented_fields(record: type) -> dict[str, str]:
     """Docstrings of a record's fields, inherited ones included; none of a class without source."""
-    found: dict[str, str] = {}
-    for base in reversed(record.__mro__):
-        # Classes that were made at run time, or in C, have no source.
-        with suppress(OSError, TypeError):
-            found |= documented(textwrap.dedent(inspect.getsource(base)))
-    return found
+    return {name: text for base in reversed(record.__mro__) for name, text in _documented_in(base).items()}
+
+
+@cache
+def _documented_in(base: type) -> dict[str, str]:
+    # Classes that were made at run time, or in C, have no source.
+    with suppress(OSError, TypeError):
+        return documented(textwrap.dedent(inspect.getsource(base)))
+    return {}
 
 
 def documented(source: str) -> dict[str, str]:
