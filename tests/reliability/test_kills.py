@@ -180,15 +180,15 @@ def kill_once(at: int, *words: object) -> None:
 def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     tmp_path: Path, models: Loopback, kills: int, record_property: Figure
 ):
-    calm, killed = (paid(tmp_path / name, models, seeds=max(2, kills // 6)) for name in ("calm", "killed"))
+    calm, killed = (paid(tmp_path / name, models, seeds=max(2, kills // 3)) for name in ("calm", "killed"))
     ended = stillme("run", calm)
     assert ended.returncode == 0, ended.stderr
     chance, total, alive = random.Random(22), saved(calm), 0
     done: list[tuple[int, set[str]]] = []
     for _ in range(kills):
         # By rows, so that every stage is hit however fast it is.
-        rows = chance.randint(1, max(1, min(total - saved(killed), 2 * total // kills)))
-        alive += kill_after(rows, chance.uniform(0.0, 0.6), "run", str(killed))
+        rows = chance.randint(1, max(1, min(total - saved(killed), total // kills)))
+        alive += kill_after(rows, chance.uniform(0.0, 0.25), "run", str(killed))
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
     assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"
