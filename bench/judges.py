@@ -1,7 +1,8 @@
 """Judge 500 pairs of real-size JPEGs with a loopback server that takes 50 ms, 50 questions in flight.
 
 The server runs in its own process. Compared in turns within the same run, by CPU time: a bare httpx loop that posts the
-same files, and Inspect AI if it is installed.
+same files, and Inspect AI if it is installed. Both post files as they are. stillme first decodes each picture, turns it
+upright, scales it and encodes it, once for all questions, so it is measured with new pictures and with known ones.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,7 +42,7 @@ LATENCY = 0.05
 CONCURRENCY = 50
 TURNS = 5
 PROMPT = Prompt(id="x", text="Dress the person in a dark suit.", category="own", subcategory="own")
-
+OURS = ("new pictures", "pictures of earlier questions")
 
 Method = Callable[[Sequence[Pair]], int]
 """Asks about all pairs and returns the number of answers."""
@@ -51,7 +53,7 @@ def main() -> None:
         pairs = _pairs(Path(scratch))
         turns = [pairs[start::TURNS] for start in range(TURNS)]
         methods: dict[str, Method] = {
-            "stillme": partial(_stillme, url),
+            **dict.fromkeys(OURS, partial(_stillme, url)),
             "bare httpx": partial(_bare, url),
         }
         if find_spec("inspect_ai"):
@@ -63,9 +65,9 @@ def main() -> None:
             for name, method in methods.items():
                 measured[name].append(_measure(name, turn, method))
         cpu = {name: median(seconds) for name, seconds in measured.items()}
-        for name, seconds in cpu.items():
-            if name != "stillme":
-                note(__name__, "client CPU of a pair", 1000 * cpu["stillme"], "ms", peer=name, of=1000 * seconds)
+        for pictures, peer in product(OURS, methods.keys() - OURS):
+            figure = f"client CPU of a pair, {pictures}"
+            note(__name__, figure, 1000 * cpu[pictures], "ms", peer=peer, of=1000 * cpu[peer])
 
 
 def _measure(name: str, pairs: Sequence[Pair], method: Method) -> float:
@@ -118,7 +120,9 @@ def _bare(url: str, pairs: Sequence[Pair]) -> int:
                 response = await client.post(f"{url}/v1/chat/completions", json=form | {"messages": messages})
             return bool(question.answer.model_validate_json(response.json()["choices"][0]["message"]["content"]))
 
-        async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as client:
+        # Nothing is encrypted here, and to read the certificates would be a tenth of the bare loop's time.
+        limits = httpx2.Limits(max_connections=None)
+        async with httpx2.AsyncClient(timeout=60, limits=limits, verify=False) as client:
             return sum(await asyncio.gather(*(ask(client, pair) for pair in pairs)))
 
     return asyncio.run(ask_all())

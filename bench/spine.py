@@ -1,7 +1,8 @@
-"""The pipeline around an editor and a judge that cost nothing: requests per second, memory, resuming.
+"""The pipeline around an editor and a judge that cost nothing: requests per second, memory, resuming, status.
 
 Ratios: rows per second against a bare SQLite loop that writes the same ledger rows and does nothing else, on the
-same disk in the same run; peak memory at 100,000 requests against 10,000.
+same disk in the same run; peak memory and the CPU time of `stillme status` while a run writes, at 100,000 requests
+against 10,000.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench._figures import note
+from bench._figures import cpu_seconds, note
 from stillme.api.pipeline import run_stages
 from stillme.core import images
 from stillme.core.types import digest
+from stillme.runs import RecordedRun
+from stillme.runs.status import status_of
+from stillme.runs.store import Store
 
 TARGET = 1500
 PORTRAITS = 100
+_COLUMNS = (
+    "key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image, message, effective, truth, "
+    "attempts, seconds, cost, at"
+)
+"""Of an edit, without its number."""
 
 
 def main() -> None:
@@ -36,9 +45,13 @@ def main() -> None:
         print(f"peak memory of the work {large['work_mb']:>8,.0f} MB, ×{growth['work_mb']:.2f} of 10,000 requests")
         print(f"peak memory, estimates  {large['peak_mb']:>8,.0f} MB, ×{growth['peak_mb']:.2f} of 10,000 requests")
         print(f"nothing left to do      {large['resume']:>8,.1f} s at 100,000 requests")
+        status = {"all": large["all_rows"], "100 new": large["new_rows"]}
+        print(*(f"status, {rows} rows{1000 * seconds:>15,.0f} CPU ms" for rows, seconds in status.items()), sep="\n")
         note(__name__, "edit and judge", large["work"], "requests/s", peer=f"target of {TARGET:,}", of=TARGET)
         note(__name__, "rows", rows, "rows/s", peer="a bare SQLite loop", of=bare)
         note(__name__, "peak memory of the work", large["work_mb"], "MB", peer="10,000 requests", of=small["work_mb"])
+        new, of = 1000 * large["new_rows"], 1000 * small["new_rows"]
+        note(__name__, "status after 100 more edits", new, "CPU ms", peer="10,000 requests", of=of)
         assert large["work"] >= TARGET, "slower than the target"
         assert growth["work_mb"] <= 1.3, "memory grows with the number of requests"
 
@@ -48,7 +61,7 @@ def _measured(folder: Path, requests: int) -> dict[str, float]:
     write_audit(folder, requests)
     code = f"from bench.spine import report_run; report_run({str(folder)!r}, {requests})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    names = ("work", "whole", "work_mb", "peak_mb", "resume")
+    names = ("work", "whole", "work_mb", "peak_mb", "resume", "all_rows", "new_rows")
     return dict(zip(names, map(float, done.stdout.split()), strict=True))
 
 
@@ -62,7 +75,23 @@ def report_run(name: str, requests: int) -> None:
     ended = time.perf_counter()
     run_stages(folder, ("edit", "judge"))
     resumed = time.perf_counter()
-    print(requests / (worked - begun), requests / (ended - begun), work_mb, _peak_mb(), resumed - ended)
+    peak_mb, all_rows = _peak_mb(), _status_seconds(folder)
+    with Store.writing(folder) as store, store.transaction():
+        store.execute(f"INSERT INTO edit ({_COLUMNS}) SELECT {_COLUMNS} FROM edit ORDER BY id DESC LIMIT 100")
+    new_rows = _status_seconds(folder)
+    print(
+        requests / (worked - begun), requests / (ended - begun), work_mb, peak_mb, resumed - ended, all_rows, new_rows
+    )
+
+
+def _status_seconds(folder: Path) -> float:
+    """Processor seconds of `stillme status`, without its imports."""
+
+    def look() -> None:
+        with RecordedRun.open(folder) as run:
+            status_of(run)
+
+    return cpu_seconds(look)
 
 
 def _peak_mb() -> float:

@@ -52,7 +52,7 @@ def run(write_audit: Callable[..., Path]) -> Path:
 def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     original = status._counts
-    monkeypatch.setattr(status, "_counts", lambda opened: counted.append(1) or original(opened))
+    monkeypatch.setattr(status, "_counts", lambda *given: counted.append(1) or original(*given))
     with serving(run) as (refresher, _server):
         for _ in range(4):
             refresher.refresh()

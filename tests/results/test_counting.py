@@ -1,4 +1,4 @@
-"""Counts by the database are the counts request by request, and kept only while nothing is written."""
+"""Counts by the database, of all rows at once or of new ones, are the counts request by request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -148,7 +149,12 @@ def counted_one_by_one(run: RecordedRun) -> Counts:
     for extraction in run.store.features(keys).values():
         failed = isinstance(extraction, Failed)
         described.update(done=int(not failed), **{"to retry" if failed else type(extraction).__name__.lower(): 1})
-    return Counts(extractors={extractor.name: described}, editors=editors, judges=judges)
+    # As dictionaries, because counters do not tell none from nothing counted.
+    extractors, editors, judges = (
+        {name: dict(counts) for name, counts in counted.items()}
+        for counted in ({extractor.name: described}, editors, judges)
+    )
+    return Counts(extractors=extractors, editors=editors, judges=judges)
 
 
 EDITED, RATED, LOOK = OUTCOMES[0], RATINGS[0], ("look",)
@@ -156,6 +162,7 @@ A, B = PICTURES
 JUDGED = [("edit", 0, EDITED, A, 0.25), ("judge", 0, 0, 0, A, RATED), ("judge", 0, 0, 1, A, RATED), LOOK]
 REMADE = [*JUDGED, ("edit", 0, EDITED, B, 0.25), LOOK, ("judge", 0, 0, 1, B, RATED), LOOK]
 JUDGED_BEFORE = [("judge", 0, 1, 0, B, RATED), LOOK, ("edit", 0, EDITED, B, 0.25), LOOK]
+TRIED_AGAIN = [("edit", 0, OUTCOMES[3], A, 0.25), LOOK, ("edit", 0, EDITED, A, 0.25), LOOK]
 NOT_ASKED_SO_OFTEN = [*JUDGED, ("judge", 0, 0, 2, A, RATED), ("judge", 0, 1, 1, A, RATED)]
 
 
@@ -163,6 +170,7 @@ NOT_ASKED_SO_OFTEN = [*JUDGED, ("judge", 0, 0, 2, A, RATED), ("judge", 0, 1, 1, 
 @example(steps=REMADE)
 @example(steps=JUDGED_BEFORE)
 @example(steps=NOT_ASKED_SO_OFTEN)
+@example(steps=TRIED_AGAIN)
 def test_the_database_counts_as_one_would_request_by_request(recorded: Path, steps: list[tuple]):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -183,7 +191,7 @@ def test_the_database_counts_as_one_would_request_by_request(recorded: Path, ste
 def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
     original, counted = status._counts, list[int]()
-    monkeypatch.setattr(status, "_counts", lambda run: counted.append(1) or original(run))
+    monkeypatch.setattr(status, "_counts", lambda *given: counted.append(1) or original(*given))
     with RecordedRun.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
         first = count(run)
@@ -199,6 +207,19 @@ def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Pat
     assert len(counted) == 2
 
 
+def test_only_new_rows_are_read_to_count_again(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+    original, read = Store.progress, list[int]()
+    monkeypatch.setattr(Store, "progress", lambda *given: read.append(given[-1].get("edit", 0)) or original(*given))
+    for edits in range(3):
+        with RecordedRun.open(tmp_path) as run:
+            design, requests = run.design, asked_of(run)
+            assert count(run)[0].editors["noop"]["done"] == edits
+        with Store.writing(tmp_path) as store:
+            apply(("edit", edits, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+    assert read == [0, 0, 1], "the second began with an empty ledger"
+
+
 def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path, tmp_path: Path):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
     with RecordedRun.open(tmp_path) as run:
@@ -206,8 +227,8 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
     with pytest.MonkeyPatch.context() as patched, RecordedRun.open(tmp_path) as run:
         original = status._counts
 
-        def slow(opened: RecordedRun) -> Counts:
-            counts = original(opened)
+        def slow(*given: Any) -> Counts:
+            counts = original(*given)
             with Store.writing(tmp_path) as store:
                 apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
             return counts
@@ -219,7 +240,8 @@ def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path
         assert count(run)[0].editors["noop"]["done"] == 1
 
 
-def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path):
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path, in_place: bool):
     ledger = tmp_path / "stillme.sqlite"
     shutil.copyfile(recorded / ledger.name, ledger)
     with RecordedRun.open(tmp_path) as run:
@@ -230,14 +252,16 @@ def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: P
     with RecordedRun.open(tmp_path) as run:
         assert count(run)[1].cost == 2
     for path in tmp_path.glob("stillme.sqlite*"):
-        path.unlink()
+        if path != ledger or not in_place:
+            path.unlink()
     shutil.copyfile(recorded / ledger.name, ledger)
-    with Store.writing(tmp_path) as store:
-        apply(("edit", 2, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
-    with RecordedRun.open(tmp_path) as run:
-        counts, totals = count(run)
-        assert counts == counted_one_by_one(run)
-        assert totals.cost == 1
+    for number in range(2, 6):
+        with Store.writing(tmp_path) as store:
+            apply(("edit", number, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
+        with RecordedRun.open(tmp_path) as run:
+            counts, totals = count(run)
+            assert counts == counted_one_by_one(run)
+            assert totals.cost == number - 1
 
 
 def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -255,10 +279,17 @@ def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Pat
 def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_path: Path):
     folder = Path(shutil.copytree(recorded, tmp_path / "run"))
     with RecordedRun.open(folder) as run:
+        design, requests = run.design, asked_of(run)
+    for number in range(0, 12, 2):
+        with Store.writing(folder) as store:
+            apply(("edit", number, OUTCOMES[number % 4], PICTURES[0], 1.0), store, design, requests)
+    with RecordedRun.open(folder) as run:
         before, _ = count(run)
     (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
     with Store.writing(folder) as store:
         record(load(folder), store)
     with RecordedRun.open(folder) as run:
-        after, _ = count(run)
+        after, totals = count(run)
+        assert after == counted_one_by_one(run)
+        assert totals == run.store.totals()
     assert [counts.editors["noop"]["total"] for counts in (before, after)] == [6, 4]

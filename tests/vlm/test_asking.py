@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +17,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from pydantic import BaseModel, Field
+from pydantic_ai.messages import BinaryContent
 
 from stillme.core.errors import UnknownName
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, model_named
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, connection, model_named
 from stillme.judges.vlm.model import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
 from tests.vlm.conftest import ServedModel
@@ -291,6 +293,37 @@ def test_each_question_carries_its_own_images(serve: Serve, wire: WireFormat, im
         alphabet = b"-_" if wire is GEMINI else None
         assert [base64.b64decode(sent, altchars=alphabet) for sent in seen.images] == [image.data]
         assert int(asked.headers["content-length"]) == len(asked.content)
+
+
+@every_provider
+def test_a_request_is_the_one_that_its_official_client_writes(
+    serve: Serve, wire: WireFormat, question: Question, monkeypatch: pytest.MonkeyPatch
+):
+    served = serve(wire, GOOD, max_tokens=1000)
+    assert isinstance(served.model.ask(question), ModelAnswered)
+    prepared = served.model.prepare(question)
+    message = connection._message_of(question, prepared.parts, served.model.settings)
+    (shown,) = message.parts
+    images = iter(part for part in prepared.parts if isinstance(part, EncodedImage))
+    for part in shown.content:
+        if isinstance(part, BinaryContent):
+            part.data = next(images).data
+    monkeypatch.setattr(connection, "_message_of", lambda *_: message)
+    monkeypatch.setattr(connection, "_with_images", lambda content: content)
+    assert isinstance(served.model.ask(question), ModelAnswered)
+    ours, written = served.server.calls()
+    assert len(wire.parse(written.json).images) == 2
+    assert ours.content == written.content
+
+
+def test_a_request_without_all_images_is_not_sent(serve: Serve, question: Question, monkeypatch: pytest.MonkeyPatch):
+    served = serve(CHAT, GOOD)
+    served.model.connection()
+    monkeypatch.setattr(connection, "_STAND_INS", re.compile(rb"never(\d)"))
+    reply = served.model.ask(question)
+    assert isinstance(reply, Failed)
+    assert "0 of the question's 2 images" in reply.error
+    assert served.server.calls() == []
 
 
 def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):

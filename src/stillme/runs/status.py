@@ -1,6 +1,6 @@
 """A run's progress, and which models and weights made its rows.
 
-Rows are grouped and counted by the database, and the counts kept for as long as nothing is written.
+Rows are grouped and counted by the database. Counts are kept, and later only new rows are counted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
+from operator import add
 from typing import cast
 
 from stillme.core.files import write_whole
@@ -30,7 +31,7 @@ from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Failed, Json
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key
-from stillme.runs.store.summaries import AnsweringModel, EditingWeights
+from stillme.runs.store.summaries import AnsweringModel, EditingWeights, ProgressKey, TableSums
 
 _SHOWN = 5
 
@@ -326,30 +327,61 @@ class Counts:
 
 
 def count(run: RecordedRun) -> tuple[Counts, Totals]:
-    """Count the run, without disturbing a process that is writing to it; a run that did not change only once."""
-    # Before the rows are read: what is written meanwhile is seen the next time.
-    state = run.store.state()
+    """Count the run, without disturbing a process that is writing to it; what was counted before is not read again."""
     name = str(run.folder.resolve())
     kept = _kept()
-    if (entry := kept.pop(name, None)) and entry["state"] == state:
-        counts = entry["counts"]
-        return Counts(**counts | {"imported": tuple(counts["imported"])}), Totals(**entry["totals"])
+    entry = kept.pop(name, {})
+    asks = json.dumps([run.plan, _asked(run)])
     with run.store.snapshot():
-        counts, totals = _counts(run), run.store.totals()
+        state = run.store.state()
+        if entry.get("state") == state:
+            counts = entry["counts"]
+            return Counts(**counts | {"imported": tuple(counts["imported"])}), Totals(**entry["totals"])
+        goes_on = entry.get("asks") == asks and run.store.continues(entry["state"])
+        progress, sums = _summed_up(run, entry if goes_on else None)
+        counts, totals = _counts(run, progress), run.store.totals(sums)
     # The latest last. What cannot be kept is counted again.
-    kept[name] = {"state": state, "counts": asdict(counts), "totals": asdict(totals)}
+    kept[name] = {
+        "state": state,
+        "asks": asks,
+        "progress": [[*key, number] for key, number in progress.items()],
+        "sums": sums,
+        "counts": asdict(counts),
+        "totals": asdict(totals),
+    }
     with suppress(OSError):
         _file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(), json.dumps(dict(list(kept.items())[-_KEPT:])))
     return counts, totals
 
 
-def _counts(run: RecordedRun) -> Counts:
+def _asked(run: RecordedRun) -> list[tuple[str, int]]:
+    """Judges and epochs of which every picture needs an answer."""
+    return [(judge.spec.key, epoch) for judge in run.judges for epoch in range(judge.asked)]
+
+
+def _summed_up(
+    run: RecordedRun, before: Mapping[str, Json] | None
+) -> tuple[Counter[ProgressKey], dict[str, TableSums]]:
+    """How requests stand and what all rows come to: what was counted before, and the rows since then."""
+    progress, sums, since = Counter[ProgressKey](), dict[str, TableSums](), dict[str, int]()
+    if before is not None:
+        progress.update({(kind, who, what): number for kind, who, what, number in before["progress"]})
+        sums.update({table: TableSums(*numbers) for table, numbers in before["sums"].items()})
+        since = before["state"]["rows"]
+    progress.update(run.store.progress(run.plan, _asked(run), since))
+    for table, new in run.store.sums(since).items():
+        sums[table] = TableSums._make(map(add, sums[table], new)) if table in sums else new
+    # A state that no request is in any more is left out, as one that none was ever in.
+    return +progress, sums
+
+
+def _counts(run: RecordedRun, progress: Counter[ProgressKey]) -> Counts:
     store = run.store
     states: dict[str, Counter[str]] = {editor.name: Counter() for editor in run.design.editors}
-    rows, answers = store.progress(run.plan)
-    for editor, state, number in rows:
-        states[editor][state] += number
+    for (kind, name, state), number in progress.items():
+        if kind == "edit":
+            states[name][str(state)] += number
     requests = store.requests_by_editor(run.plan)
     pictures = sum(counts["edited"] for counts in states.values())
     return Counts(
@@ -361,7 +393,7 @@ def _counts(run: RecordedRun) -> Counts:
         judges={
             judge.name: {
                 "total": pictures * judge.asked,
-                "done": sum(answers.get((judge.spec.key, epoch), 0) for epoch in range(judge.asked)),
+                "done": sum(progress["judge", judge.spec.key, epoch] for epoch in range(judge.asked)),
             }
             for judge in run.judges
         },

@@ -6,6 +6,7 @@ import base64
 import io
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from stillme.core import images
@@ -14,7 +15,7 @@ _SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 _ORIENTATION = 0x0112
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedImage:
     """An encoded image in a format that every provider reads."""
 
@@ -27,9 +28,9 @@ class EncodedImage:
         """A name for upload forms that does not identify the portrait."""
         return f"image.{self.mime.removeprefix('image/')}"
 
-    @property
+    @cached_property
     def base64(self) -> str:
-        """The image in base64."""
+        """The image in base64. Cached: several models are sent the same image."""
         return base64.b64encode(self.data).decode()
 
     @property

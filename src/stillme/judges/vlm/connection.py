@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
+import re
+import secrets
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -41,6 +45,15 @@ _RATE_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficie
 
 ARRIVED: ContextVar[list[Json]] = ContextVar("arrived")
 """The envelopes of successful answers to the question that this task asks; None for a body that is no answer."""
+
+_IMAGES: ContextVar[Sequence[bytes]] = ContextVar("images")
+"""The images of the question that this task asks, in base64."""
+_STAND_IN = secrets.token_hex(12)
+"""What a client gets in place of an image, before its number: to copy and escape images takes longer than to send them.
+
+It is base64 in every alphabet, and random, so that no text contains it.
+"""
+_STAND_INS = re.compile(rf"{_STAND_IN}(\d{{4}})".encode())
 
 _DRY_RUN_LOCK = threading.Lock()
 """Warnings are silenced during a dry run, and Python can do that only for the whole process."""
@@ -82,6 +95,8 @@ class ModelConnection:
         """One request, one response."""
         from pydantic_ai.direct import model_request
 
+        alphabet = _adapter(self.settings).base64_alphabet
+        _IMAGES.set([part.base64.encode().translate(alphabet) for part in parts if isinstance(part, EncodedImage)])
         return await model_request(
             self.client,
             [_message_of(question, parts, self.settings)],
@@ -123,11 +138,12 @@ def _message_of(question: Question, parts: Sequence[str | EncodedImage], setting
     from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
 
     detail = settings.detail if _adapter(settings).detail_per_image else None
+    numbers = itertools.count()
     content = [
         part
         if isinstance(part, str)
         else BinaryContent(
-            data=part.data,
+            data=base64.b64decode(f"{_STAND_IN}{next(numbers):04}"),
             media_type=part.mime,
             vendor_metadata={"detail": detail} if detail else None,
         )
@@ -203,6 +219,10 @@ class QuestionClient(HttpClient):
         super().__init__(**options)
         self._required = required
 
+    def build_request(self, *where: Any, content: Any, **options: Any) -> httpx2.Request:
+        """The question as the official client wrote it, with its images."""
+        return super().build_request(*where, content=_with_images(content), **options)
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a question, with an honest status in return: gateways answer 200 with an error, or with a web page."""
         arrived = ARRIVED.get([])
@@ -228,6 +248,15 @@ class QuestionClient(HttpClient):
         what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"
         message = f"an HTTP 200 without {what} ({response.text[:_LONGEST_BODY]!r})"
         return httpx2.Response(httpx2.codes.BAD_GATEWAY, json={"error": {"message": message}}, request=request)
+
+
+def _with_images(content: str | bytes) -> bytes:
+    images = _IMAGES.get()
+    written = content.encode() if isinstance(content, str) else content
+    body, inserted = _STAND_INS.subn(lambda number: images[int(number[1])], written)
+    if inserted != len(images):
+        raise StillmeError(f"The request has {inserted} of the question's {len(images)} images.")
+    return body
 
 
 def _status(error: Json) -> int:

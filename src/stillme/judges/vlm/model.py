@@ -36,7 +36,8 @@ from stillme.judges.vlm.settings import ModelSettings
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
 
-_CACHE_BYTES = 256 * 2**20
+_CACHE_BYTES = 110 * 2**20
+"""Of encoded images. Each has its base64 beside it, which makes 256 MB."""
 _ENCODERS = threading.BoundedSemaphore(os.cpu_count() or 1)
 """More encoders than cores would only starve the thread that talks to the provider."""
 

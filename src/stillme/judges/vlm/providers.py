@@ -37,6 +37,8 @@ class ProviderAdapter(ABC):
 
     detail_per_image: ClassVar[bool] = False
     """Whether `detail` is sent with each image instead of once per request."""
+    base64_alphabet: ClassVar[bytes | None] = None
+    """A table from the standard alphabet of base64 to the client's, if that is another."""
     required: ClassVar[Sequence[str]] = ()
     """Fields of a response without which its client cannot read it."""
     envelope: ClassVar[Envelope]
@@ -125,6 +127,7 @@ class _OpenAIChat(_OpenAI):
 
 
 class _Gemini(ProviderAdapter):
+    base64_alphabet = bytes.maketrans(b"+/", b"-_")
     envelope = Envelope(
         "candidates.0.content.parts.*.text",
         "usageMetadata.promptTokenCount",

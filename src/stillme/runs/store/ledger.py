@@ -168,10 +168,25 @@ class Store(Summaries):
         """What changes with every row, and with another ledger in this one's place."""
         stat = (self.folder / LEDGER).stat()
         (design,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM design").fetchone()
+        rows = last_rows(self._connection)
         return {
             "file": [stat.st_ino, stat.st_size, stat.st_mtime_ns],
-            "rows": last_rows(self._connection) | {"design": design},
+            "rows": rows | {"design": design},
+            "last": self._named(rows),
         }
+
+    def continues(self, state: Mapping[str, Json]) -> bool:
+        """Whether this is the ledger that had that state, and rows were only added: none is ever changed."""
+        same_file = (self.folder / LEDGER).stat().st_ino == state["file"][0]
+        return same_file and self._named(state["rows"]) == state["last"]
+
+    def _named(self, rows: Mapping[str, int]) -> list[list[str] | None]:
+        """Key and moment of the rows with these numbers, by table; a ledger in this one's place has others."""
+        found = (
+            self._connection.execute(f"SELECT key, at FROM {table} WHERE id = ?", (rows[table],)).fetchone()
+            for table in ("edit", "assessment", "feature", "control_pair")
+        )
+        return [list(row) if row else None for row in found]
 
     @staticmethod
     def exists(folder: Path) -> bool:

@@ -15,6 +15,8 @@ from stillme.core.types import IN_WORDS, Json
 from stillme.runs.store.rows import NONDETERMINISTIC, REPEATED, Table
 
 Work = Literal["edit", "assessment"]
+ProgressKey = tuple[Literal["edit", "judge"], str, str | int]
+"""Of requests: `("edit", editor's name, state)`. Of answers: `("judge", judge's key, epoch)`."""
 _UNPRICED = "json_extract(effective, '$.cost') = 'unknown'"
 _DANGLING = {
     "judgements without their assessment": (
@@ -130,8 +132,8 @@ class AnsweringModel:
     """When it answered first."""
 
 
-class _TableSums(NamedTuple):
-    """What the rows of one table come to."""
+class TableSums(NamedTuple):
+    """What rows of one table come to."""
 
     final: int
     edited: int
@@ -147,9 +149,9 @@ class Summaries:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def totals(self) -> Totals:
-        """Counts, seconds and dollars of the whole run."""
-        sums = self._sum_up()
+    def totals(self, sums: Mapping[str, TableSums] | None = None) -> Totals:
+        """Counts, seconds and dollars of the whole run; `sums` are those of all rows, if they are known."""
+        sums = sums or self.sums()
         assessments = sums["assessment"].final
         edits = {
             "edited": sums["edit"].edited,
@@ -160,8 +162,8 @@ class Summaries:
             edits={outcome: count for outcome, count in edits.items() if count},
             assessments=assessments,
             assessments_to_retry=self._to_retry("assessment"),
-            features_to_retry=self._to_retry("feature") if "feature" in sums else 0,
-            control_pairs_to_retry=self._to_retry("control_pair") if "control_pair" in sums else 0,
+            features_to_retry=self._to_retry("feature"),
+            control_pairs_to_retry=self._to_retry("control_pair"),
             seconds=sum(table.seconds for table in sums.values()),
             cost=sum(table.cost for table in sums.values()) + self._lost(),
             unpriced=sum(table.unpriced for table in sums.values()),
@@ -169,63 +171,73 @@ class Summaries:
 
     def cost(self) -> float:
         """Dollars, as far as prices are known."""
-        return sum(table.cost for table in self._sum_up().values()) + self._lost()
+        return sum(table.cost for table in self.sums().values()) + self._lost()
 
     def requests_by_editor(self, plan: int) -> dict[str, int]:
         """How many edits are expected of each editor."""
         query = "SELECT editor, COUNT(*) FROM request WHERE plan = ? AND (withheld = '' OR waiting) GROUP BY editor"
         return dict(self._connection.execute(query, (plan,)).fetchall())
 
-    def progress(self, plan: int) -> tuple[list[tuple[str, str, int]], dict[tuple[str, int], int]]:
-        """How many requests of each editor ended how, and how many answers each judge gave by epoch.
+    def progress(self, plan: int, asked: Sequence[tuple[str, int]], since: Mapping[str, int]) -> Counter[ProgressKey]:
+        """How many more requests of each editor have ended how, and how many more answers each judge has given.
 
-        Answers are counted that are about the pictures which requests have now.
+        Since the rows with these numbers, by table; since the first row of a table that is not named. `asked` are
+        judges, each with an epoch. Answers are counted that are about the pictures which requests have now.
         """
         execute = self._connection.execute
-        # Into tables of this connection, by key: joins without an index take minutes.
-        for table in ("asked", "latest"):
-            execute(f"DROP TABLE IF EXISTS temp.{table}")
-        execute("CREATE TEMP TABLE asked (key TEXT PRIMARY KEY, requests INTEGER) WITHOUT ROWID")
-        execute("INSERT INTO asked SELECT key, COUNT(*) FROM request WHERE plan = ? GROUP BY key", (plan,))
+        execute("DROP TABLE IF EXISTS temp.changed")
+        # A new row may supersede an earlier one of its request, so both moments are counted of requests with new rows.
         execute(
-            "CREATE TEMP TABLE latest "
-            "(key TEXT PRIMARY KEY, requests INTEGER, outcome TEXT, image TEXT, status TEXT) WITHOUT ROWID"
+            "CREATE TEMP TABLE changed AS SELECT key, editor FROM request WHERE plan = ? AND key IN "
+            "(SELECT key FROM edit WHERE id > ? UNION SELECT edit FROM assessment WHERE id > ?)",
+            (plan, since.get("edit", 0), since.get("assessment", 0)),
         )
-        # The last final row counts, or the last failure where there is none: MAX takes the others of its row along.
+        progress = self._progress_until({"edit": _AFTER_ALL, "assessment": _AFTER_ALL}, asked)
+        progress.subtract(self._progress_until({"edit": 0, "assessment": 0, **since}, asked))
+        return progress
+
+    def _progress_until(self, until: Mapping[str, int], asked: Sequence[tuple[str, int]]) -> Counter[ProgressKey]:
+        """How the changed requests stood when the rows with these numbers were the last."""
+        execute = self._connection.execute
+        execute("DROP TABLE IF EXISTS temp.latest")
+        # The last final row counts, or the last failure where there is none; each has its index.
+        final, failed = (
+            f"(SELECT MAX(id) FROM edit WHERE key = c.key AND final = {final} AND id <= :edit)" for final in (1, 0)
+        )
         execute(
-            "INSERT INTO latest SELECT e.key, a.requests, e.outcome, e.image, e.status FROM "
-            "(SELECT key, outcome, image, CASE outcome WHEN 'failed' THEN json_extract(effective, '$.status') END AS "
-            f"status, MAX(id + final * {_AFTER_ALL}) FROM edit NOT INDEXED GROUP BY key) e "
-            "CROSS JOIN asked a ON a.key = e.key"
+            "CREATE TEMP TABLE latest AS SELECT c.key, c.editor, e.image, CASE WHEN e.outcome != 'failed' "
+            f"THEN e.outcome WHEN json_extract(e.effective, '$.status') = '{IN_WORDS}' THEN 'answered in words' "
+            f"ELSE 'to retry' END AS state FROM changed c CROSS JOIN edit e ON e.id = COALESCE({final}, {failed})",
+            until,
         )
-        states = execute(
-            f"SELECT r.editor, CASE WHEN l.outcome != 'failed' THEN l.outcome WHEN l.status = '{IN_WORDS}' "
-            "THEN 'answered in words' ELSE 'to retry' END AS state, COUNT(*) "
-            "FROM request r CROSS JOIN latest l ON l.key = r.key WHERE r.plan = ? GROUP BY r.editor, state",
-            (plan,),
-        ).fetchall()
+        progress = Counter[ProgressKey]()
+        for editor, state, number in execute("SELECT editor, state, COUNT(*) FROM latest GROUP BY editor, state"):
+            progress["edit", editor, state] += number
         self._connection.create_function("assessment_key", 4, assessment_key, deterministic=True)
-        answers = execute(
-            "SELECT a.judge, a.epoch, SUM(l.requests) FROM assessment a NOT INDEXED "
-            "CROSS JOIN latest l ON l.key = a.edit "
-            "WHERE a.final = 1 AND l.image IS NOT NULL AND a.key = assessment_key(a.edit, l.image, a.judge, a.epoch) "
-            "GROUP BY a.judge, a.epoch"
-        )
-        return states, {(judge, epoch): number for judge, epoch, number in answers}
+        for judge, epoch in asked:
+            (answers,) = execute(
+                "SELECT COUNT(*) FROM latest l CROSS JOIN assessment a "
+                "ON a.key = assessment_key(l.key, l.image, :judge, :epoch) AND a.final = 1 AND a.id <= :assessment "
+                "WHERE l.image IS NOT NULL",
+                {**until, "judge": judge, "epoch": epoch},
+            ).fetchone()
+            progress["judge", judge, epoch] += answers
+        return progress
 
-    def _sum_up(self) -> dict[Table, _TableSums]:
+    def sums(self, since: Mapping[str, int] | None = None) -> dict[str, TableSums]:
+        """By table, what the rows after those with these numbers come to."""
         worked: tuple[Table, ...] = ("edit", "assessment", "feature", "control_pair")
-        return {table: self._summed_up(table) for table in worked}
+        return {table: self._summed_up(table, (since or {}).get(table, 0)) for table in worked}
 
-    def _summed_up(self, table: Table) -> _TableSums:
-        """What all rows of a table come to."""
+    def _summed_up(self, table: Table, since: int) -> TableSums:
         outcome = f"CASE WHEN editor IN ({_OF_CONTROLS}) THEN '' ELSE outcome END" if table == "edit" else "''"
         # By number and in one pass: an index would read the rows in random order, and grouping would sort them.
         final, edited, refused, seconds, cost, unpriced = self._connection.execute(
             f"SELECT TOTAL(final), TOTAL({outcome} = 'edited'), TOTAL({outcome} = 'refused'), TOTAL(seconds), "
-            f"TOTAL(cost), TOTAL(instr(effective, 'unknown') AND {_UNPRICED}) FROM {table} NOT INDEXED"
+            f"TOTAL(cost), TOTAL(instr(effective, 'unknown') AND {_UNPRICED}) FROM {table} NOT INDEXED WHERE id > ?",
+            (since,),
         ).fetchone()
-        return _TableSums(int(final), int(edited), int(refused), seconds, cost, int(unpriced))
+        return TableSums(int(final), int(edited), int(refused), seconds, cost, int(unpriced))
 
     def failures(self) -> list[Failure]:
         """Why edits and judgements failed that have not succeeded since; the most frequent first."""
