@@ -1,4 +1,4 @@
-"""Write what networks see in the embedded portraits at the demo's size: `python tools/models/embedded.py`.
+"""Write what instruments read from the embedded portraits at the demo's size: `python tools/models/embedded.py`.
 
 Run it after every change of the instruments' code or weights; a test says when.
 """
@@ -16,7 +16,7 @@ from stillme.core.images import read_rgb
 from stillme.instruments import faces
 from stillme.instruments.faces import memory
 from stillme.instruments.faces.landmarks import Mesh
-from stillme.instruments.faces.memory import describe
+from stillme.instruments.faces.memory import describe, drawn
 from stillme.instruments.fingerprint import code_hash
 from stillme.portraits.folder import load
 
@@ -27,11 +27,14 @@ def main() -> None:
         write_demo(Path(scratch))
         for portrait in load(Path(scratch) / "portraits"):
             rgb = read_rgb(portrait.image.path)
-            describe(rgb, faces.mesh(rgb, faces.find(rgb)[0]))
+            mesh = faces.mesh(rgb, faces.find(rgb)[0])
+            describe(rgb, mesh)
+            drawn(rgb, mesh)
     seen = memory.remembered()
     found = {key: value[0] for key, value in seen.items() if isinstance(value, list)}
     meshes = {key: value for key, value in seen.items() if isinstance(value, Mesh)}
     described = {key: value for key, value in seen.items() if isinstance(value, np.ndarray)}
+    drawings = {key: value for key, value in seen.items() if isinstance(value, float)}
     boxes = [[f.left, f.top, f.width, f.height, f.score, *f.points.ravel()] for f in found.values()]
     with as_file(files("stillme.instruments.faces")) as folder:
         np.savez_compressed(
@@ -45,6 +48,8 @@ def main() -> None:
             presence=np.array([mesh.presence for mesh in meshes.values()]),
             describe_keys=_keys(described),
             describe=np.array(list(described.values())),
+            drawn_keys=_keys(drawings),
+            drawn=np.array(list(drawings.values())),
         )
 
 

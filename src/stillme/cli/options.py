@@ -93,7 +93,7 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def use_one_blas_thread() -> None:
-    """Before numpy is imported: matrices of estimates are so small that threads mostly wait for each other."""
+    """Before numpy is imported: our matrices are so small that threads mostly wait for each other."""
     name, before = "OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ[name] = before or "1"
     import_module("numpy")  # reads the variable once, as it is imported

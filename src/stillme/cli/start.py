@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import FILE, FOLDER, PATH, audit_argument, json_option, print_json, print_next, print_open
+from stillme.cli.options import (
+    FILE,
+    FOLDER,
+    PATH,
+    audit_argument,
+    json_option,
+    print_json,
+    print_next,
+    print_open,
+    use_one_blas_thread,
+)
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
 
@@ -97,6 +107,7 @@ def demo(out: Path, as_json: bool) -> None:
     portraits, an even-handed and a biased editor, offline instruments, estimates with intervals, a report. No
     key, no GPU, no download; running it again resumes.
     """
+    use_one_blas_thread()
     from stillme.api.demo import run_demo
     from stillme.cli.progress import progress
 

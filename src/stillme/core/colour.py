@@ -37,10 +37,11 @@ def to_srgb(linear: Floats) -> NDArray[np.uint8]:
 
 def linear_to_lab(linear: Floats) -> Floats:
     """Linear RGB (last axis) to CIELAB."""
-    xyz = (linear @ RGB_TO_XYZ.T) / WHITE
+    xyz = linear @ RGB_TO_XYZ.T
+    xyz /= WHITE
     f = np.where(xyz > _EPSILON, np.cbrt(xyz), (_KAPPA * xyz + 16) / 116)
     x, y, z = f[..., 0], f[..., 1], f[..., 2]
-    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1).astype(np.float32)
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1).astype(np.float32, copy=False)
 
 
 def lightness(linear: Floats) -> Floats:

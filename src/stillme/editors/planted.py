@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -113,6 +113,18 @@ class Truth:
     """The portrait that was drawn instead."""
     role_target: int | None = None
     """Which of two people was drawn as the target."""
+
+
+class _Encoded(NamedTuple):
+    png: bytes
+    width: int
+    height: int
+
+
+_painted: dict[tuple[Json, ...], _Encoded] = {}
+"""What was painted of late: two planted editors of one audit treat most groups alike."""
+_REMEMBERED = 64 * 2**20
+"""Bytes."""
 
 
 class Planted(Editor):
@@ -202,7 +214,7 @@ class Planted(Editor):
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
             truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, role_target=target)
-            return _edited(images.read_source(portrait.image.read()), truth)
+            return _edited(_encoded(images.read_source(portrait.image.read())), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         area = regions.area(self._parameters.recolour)
         colour = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
@@ -221,7 +233,13 @@ class Planted(Editor):
                 changed_area=area.share,
                 role_target=target,
             )
-        return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
+        painting = regions.image.sha256, float(shift), self._parameters.recolour, colour
+        if (made := _painted.get(painting)) is None:
+            made = _encoded(regions.painted(skin_shift=float(shift), area=area, target=colour))
+            if len(_painted) * len(made.png) >= _REMEMBERED:
+                _painted.clear()
+            _painted[painting] = made
+        return _edited(made, truth)
 
     def _replacement(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
         """The portrait that is edited instead of this one, if any."""
@@ -262,8 +280,11 @@ def _shared(portrait: Portrait, attributes: Attributes) -> int:
     return sum(portrait.attributes.get(name) == value for name, value in attributes.items())
 
 
-def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
-    height, width = rgb.shape[:2]
+def _encoded(rgb: NDArray[np.uint8]) -> _Encoded:
+    return _Encoded(images.encode_png(rgb), width=rgb.shape[1], height=rgb.shape[0])
+
+
+def _edited(made: _Encoded, truth: Truth) -> Edited:
     values: dict[str, Json] = {
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
@@ -274,4 +295,4 @@ def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
         "role_target": truth.role_target,
     }
     planted = {name: value for name, value in values.items() if value is not None}
-    return Edited(image=images.encode_png(rgb), effective={"size": [width, height]}, truth=planted)
+    return Edited(image=made.png, effective={"size": [made.width, made.height]}, truth=planted)

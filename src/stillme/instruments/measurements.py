@@ -12,8 +12,8 @@ from stillme.core.types import Abstained, Json
 from stillme.instruments import faces
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import VisibleChange, compare, signs_of_change
-from stillme.instruments.domain import drawn, withhold
-from stillme.instruments.faces.memory import describe
+from stillme.instruments.domain import withhold
+from stillme.instruments.faces.memory import describe, drawn
 from stillme.instruments.faces.raster import Picture
 from stillme.instruments.heads import Reading, heads
 from stillme.instruments.identity import FaceDescription, cut_for, distance, in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -90,7 +90,8 @@ def data_uri(path: Path | None, redact: Redaction, width: int = 160) -> str:
 
 def mosaic(hashes: Sequence[str], locate: Locate, redact: Redaction) -> bytes:
     """Many pictures as one WebP, edge to edge (the paper's Figure 12); empty where they fill no row."""
-    tiles = list(_tiles(hashes, locate, redact))
+    with ThreadPoolExecutor() as pool:
+        tiles = [tile for tile in pool.map(partial(_tile, locate, redact), hashes) if tile]
     rows = len(tiles) // TILES_ACROSS
     if not rows:
         return b""
@@ -107,19 +108,16 @@ def mosaic_uri(hashes: Sequence[str], locate: Locate, redact: Redaction) -> str:
     return _data_uri(mosaic(hashes, locate, redact))
 
 
-def _tiles(hashes: Sequence[str], locate: Locate, redact: Redaction) -> Iterator[Image.Image]:
-    with ThreadPoolExecutor() as pool:
-        for encoded in pool.map(partial(_located, locate, redact), hashes):
-            if encoded:
-                yield _square(images.read_picture(encoded))
-
-
 def _located(locate: Locate, redact: Redaction, sha256: str) -> bytes:
     path = locate(sha256) if redact != "omit" else None
     return encode(path, redact) if path is not None else b""
 
 
-def _square(picture: Image.Image) -> Image.Image:
+def _tile(locate: Locate, redact: Redaction, sha256: str) -> Image.Image | None:
+    encoded = _located(locate, redact, sha256)
+    if not encoded:
+        return None
+    picture = images.read_picture(encoded)
     side = min(picture.size)
     left, top = (picture.width - side) // 2, (picture.height - side) // 2
     return picture.crop((left, top, left + side, top + side)).resize((_TILE, _TILE))

@@ -1,7 +1,7 @@
-"""What networks see in a picture is computed once: it is remembered by the picture's pixels.
+"""What instruments read from a picture is computed once: it is remembered by the picture's pixels.
 
-Several rooms look at the same portrait, and an editor that changed nothing gives its pixels back. What is seen in the
-embedded portraits, at the size of the demo, is shipped; `tools/models/embedded.py` computes it, also after a change of
+Several rooms look at the same portrait, and an editor that changed nothing gives its pixels back. What is read from
+the embedded portraits, at the size of the demo, is shipped; `tools/models/embedded.py` computes it, also after a change of
 code or weights.
 """
 
@@ -53,9 +53,15 @@ def describe(rgb: Picture, mesh: Mesh) -> FaceDescription:
     """Read a face that the mesh was fitted to."""
     from stillme.instruments import identity  # which itself needs faces
 
-    about = mesh.points.tobytes() + np.float64(mesh.presence).tobytes()
-    features = recalled("describe", rgb, about, lambda: identity.describe(rgb, mesh).features)
+    features = recalled("describe", rgb, _bytes_of(mesh), lambda: identity.describe(rgb, mesh).features)
     return identity.FaceDescription(identity=features[:_IDENTITY], appearance=features[_IDENTITY:])
+
+
+def drawn(rgb: Picture, mesh: Mesh) -> float:
+    """How much a face looks drawn; up to 0 it passes for a photograph."""
+    from stillme.instruments import domain  # which itself needs faces
+
+    return recalled("drawn", rgb, _bytes_of(mesh), lambda: domain.drawn(rgb, mesh))
 
 
 def recalled(what: str, rgb: Picture, about: bytes, compute: Callable[[], T]) -> T:
@@ -91,7 +97,13 @@ def embedded() -> Mapping[bytes, Any]:
             seen[key.tobytes()] = Mesh(points=points, depth=depth, presence=float(presence))
         for key, numbers in zip(data["describe_keys"], data["describe"], strict=True):
             seen[key.tobytes()] = numbers
+        for key, number in zip(data["drawn_keys"], data["drawn"], strict=True):
+            seen[key.tobytes()] = float(number)
     return seen
+
+
+def _bytes_of(mesh: Mesh) -> bytes:
+    return mesh.points.tobytes() + np.float64(mesh.presence).tobytes()
 
 
 def _hash_of(rgb: Picture) -> bytes:
