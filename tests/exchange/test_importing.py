@@ -149,7 +149,7 @@ def test_other_columns_are_listed_and_a_similar_name_can_be_ignored(run: Path):
     file = run / "scores.csv"
     mapping = ColumnMapping(ignored=("rates",), fixed={"judge": "people"})
     imported = import_rows(file, run, RowsAsked(), mapping)
-    assert imported.unread == ("comment",)
+    assert imported.unread_columns == ("comment",)
     assert "Columns that were not read: comment." in imported.as_text()
 
 

@@ -27,7 +27,7 @@ from typing import cast
 from stillme.core.files import write_whole
 from stillme.core.home import cache_folder
 from stillme.core.rubric.readings import REPEATS
-from stillme.core.types import Arm, Failed, Json
+from stillme.core.types import Arm, Failed, Json, plain
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key
 from stillme.runs.store.summaries import AnsweringModel, EditingWeights
@@ -63,21 +63,21 @@ class Status:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "folder": str(self.folder),
-            "pictures": self.pictures or None,
-            **self.counts.as_json(),
-            "cost": self.totals.cost,
-            "unpriced": self.totals.unpriced,
-            "seconds": self.totals.seconds,
-            "failures": [asdict(failure) for failure in self.failures],
-            "models": [judge.as_json() for judge in self.models],
-            "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
-            "weights": [editor.as_json() for editor in self.weights],
-            "combined": asdict(self.gaps) if self.gaps else None,
-            "control_pairs": [answers.as_json() for answers in self.control_pairs],
-            "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
-        }
+        return plain(
+            {
+                "folder": self.folder,
+                "pictures": self.pictures or None,
+                **self.counts.as_json(),
+                **{name: getattr(self.totals, name) for name in ("cost", "unpriced", "seconds")},
+                "failures": self.failures,
+                "models": self.models,
+                "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
+                "weights": self.weights,
+                "combined": self.gaps,
+                "control_pairs": self.control_pairs,
+                "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
+            }
+        )
 
     def as_text(self) -> str:
         """For people."""

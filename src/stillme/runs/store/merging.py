@@ -37,7 +37,7 @@ class Merged:
     """Rows by table."""
     conflicts: list[str] = field(default_factory=lambda: list[str]())
     """The same work with another result, in a sentence each; the first run counts."""
-    lost: list[str] = field(default_factory=lambda: list[str]())
+    lost_pictures: list[str] = field(default_factory=lambda: list[str]())
     """Pictures that no run has as they were."""
 
 
@@ -56,7 +56,7 @@ def merge(folders: Sequence[Path], into: Path) -> Merged:
                     _merge_rows(target, source, merged)
                 _merge_pictures(target, source, merged)
             _merge_files(into, folder)
-        merged.lost = sorted(target.pictures.lacking(merged.lost))
+        merged.lost_pictures = sorted(target.pictures.lacking(merged.lost_pictures))
     return merged
 
 
@@ -153,7 +153,7 @@ def _merge_places(target: Store, source: Store) -> None:
 
 
 def _merge_pictures(target: Store, source: Store, merged: Merged) -> None:
-    merged.lost += target.pictures.take_from(source.pictures, source.pictures_named())
+    merged.lost_pictures += target.pictures.take_from(source.pictures, source.pictures_named())
 
 
 def _merge_files(into: Path, folder: Path) -> None:
@@ -190,16 +190,6 @@ def as_text(merged: Merged, into: Path) -> str:
     lines += [f"  conflict: {sentence}" for sentence in merged.conflicts[:10]]
     if len(merged.conflicts) > 10:
         lines.append(f"  and {len(merged.conflicts) - 10:,} more conflicts; `stillme export` lists all attempts")
-    if merged.lost:
-        lines.append(f"  {len(merged.lost):,} pictures are lost, such as {merged.lost[0]}")
+    if merged.lost_pictures:
+        lines.append(f"  {len(merged.lost_pictures):,} pictures are lost, such as {merged.lost_pictures[0]}")
     return "\n".join(lines)
-
-
-def as_json(merged: Merged, into: Path) -> dict[str, Json]:
-    """For `--json`."""
-    return {
-        "folder": str(into),
-        "added": merged.added,
-        "conflicts": merged.conflicts,
-        "lost_pictures": merged.lost,
-    }
