@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores
+from stillme.estimates import Edits, RatingState, Scores
+from tests.records import edits_of
 
 
 @pytest.fixture(scope="session")
@@ -29,19 +30,9 @@ def simulate() -> Callable[..., tuple[Edits, list[Scores]]]:
         effect[:per_level] += planted
         erased = stream.random((len(people), prompts)) < 1 / (1 + np.exp(-effect))[:, None]
         zeros = np.zeros(erased.size, dtype=np.int32)
-        edits = Edits(
-            keys=[f"{place:06d}" for place in range(erased.size)],
-            portrait=np.repeat(np.arange(len(people), dtype=np.int32), prompts),
-            prompt=np.tile(np.arange(prompts, dtype=np.int32), len(people)),
-            editor=zeros,
-            arm=zeros,
-            state=zeros + EditState.EDITED,
-            image=[""] * erased.size,
-            portraits=tuple(people),
-            prompts=tuple(Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)),
-            editors=("editor",),
-            arms=("baseline",),
-        )
+        portrait, prompt = (index.ravel().astype(np.int32) for index in np.indices(erased.shape))
+        asked = [Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)]
+        edits = edits_of(people, asked, portrait, prompt)
         value = np.where(erased, 1.0, 5.0).ravel()
         return edits, [Scores(judge="judge", axis="edit_success", value=value, state=zeros + RatingState.RATED)]
 

@@ -12,11 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.core.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
+from stillme.core.types import Estimate, ImageFile, Interval, NotEstimable, Portrait
 from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
 from stillme.estimates.design import by_factor, everyone
 from stillme.estimates.intervals import t_quantile
 from stillme.estimates.quantities import Columns
+from tests.estimates.worlds import rows
 
 pytestmark = pytest.mark.numeric
 
@@ -31,22 +32,8 @@ def person(identity: str, block: str = "", **attributes: str) -> Portrait:
 
 
 def rows_of(people: list[Portrait], values: np.ndarray, axis: str = "skin_delta_l") -> tuple[Edits, list[Scores]]:
-    count, prompts = values.shape
-    zeros = np.zeros(count * prompts, dtype=np.int32)
-    edits = Edits(
-        keys=[f"{place:06d}" for place in range(count * prompts)],
-        portrait=np.repeat(np.arange(count, dtype=np.int32), prompts),
-        prompt=np.tile(np.arange(prompts, dtype=np.int32), count),
-        editor=zeros,
-        arm=zeros,
-        state=zeros + EditState.EDITED,
-        image=[""] * (count * prompts),
-        portraits=tuple(people),
-        prompts=tuple(Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)),
-        editors=("editor",),
-        arms=("baseline",),
-    )
-    return edits, [Scores(judge="judge", axis=axis, value=values.ravel(), state=zeros + RatingState.RATED)]
+    edits, scores = rows(people, values, axis=axis)
+    return edits, [scores]
 
 
 def only(estimates: Iterable[Estimate], quantity: str, scope: str, group: str = "") -> Estimate:

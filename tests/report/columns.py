@@ -25,6 +25,7 @@ from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
 from stillme.report.data import Remark, SpentBy
+from tests.records import edits_of
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
 EDITORS = ("flux", "qwen", "step1x")
@@ -71,19 +72,9 @@ def paper_like(
     state = np.full(size, EditState.EDITED, dtype=np.int32)
     state[stream.random(size) < 0.01] = EditState.REFUSED
     keys = [digest(["edit", row]) for row in range(size)]
-    edits = Edits(
-        keys=keys,
-        portrait=portrait,
-        prompt=prompt,
-        editor=editor,
-        arm=arm,
-        state=state,
-        image=[digest(["picture", row]) * 2 if state[row] == EditState.EDITED else "" for row in range(size)],
-        portraits=people,
-        prompts=tuple(asked),
-        editors=EDITORS,
-        arms=arms,
-    )
+    image = [digest(["picture", row]) * 2 if state[row] == EditState.EDITED else "" for row in range(size)]
+    columns = {"keys": keys, "editor": editor, "arm": arm, "state": state, "image": image}
+    edits = edits_of(people, asked, portrait, prompt, **columns, editors=EDITORS, arms=arms)
     scores = _scores(edits, stream)
     means = _means(scores)
     known = tuple(pictures)

@@ -85,10 +85,10 @@ def _merge_design(target: Store, source: Store) -> None:
 
 def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
     for table in _REFERENCES:
-        for row in _rows(source, f"SELECT * FROM {table}"):
-            _insert(target, table, row)
+        for row in rows(source, f"SELECT * FROM {table}"):
+            insert(target, table, row)
     for table in _WORK:
-        for row in _rows(source, f"SELECT * FROM {table} ORDER BY id"):
+        for row in rows(source, f"SELECT * FROM {table} ORDER BY id"):
             number = row.pop("id")
             if _is_there(target, table, row):
                 continue
@@ -100,11 +100,11 @@ def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
                 # The same result, made twice: kept once, but both were paid.
                 _add_attempt(target, table, row, "repeated", "done twice, with the same result")
                 continue
-            place = _insert(target, table, row)
+            place = insert(target, table, row)
             merged.added[table] = merged.added.get(table, 0) + 1
             if table == "assessment":
-                for axis in _rows(source, "SELECT * FROM judgement WHERE assessment = ?", [number]):
-                    _insert(target, "judgement", axis | {"assessment": place})
+                for axis in rows(source, "SELECT * FROM judgement WHERE assessment = ?", [number]):
+                    insert(target, "judgement", axis | {"assessment": place})
 
 
 def _add_conflict(target: Store, source: Store, table: str, row: Mapping[str, Json], how: str, merged: Merged) -> None:
@@ -125,7 +125,7 @@ def _add_attempt(target: Store, table: str, row: Mapping[str, Json], status: str
         "at": row["at"],
     }
     if not _is_there(target, "attempt", attempt):
-        _insert(target, "attempt", attempt)
+        insert(target, "attempt", attempt)
 
 
 def _is_there(target: Store, table: str, row: Mapping[str, Json]) -> bool:
@@ -169,14 +169,16 @@ def _merge_files(into: Path, folder: Path) -> None:
             stream.writelines(f"{line}\n" for line in fresh)
 
 
-def _rows(store: Store, query: str, values: Sequence[Json] = ()) -> Iterator[dict[str, Json]]:
+def rows(store: Store, query: str, values: Sequence[Json] = ()) -> Iterator[dict[str, Json]]:
+    """The rows of a query, by column."""
     cursor = store.query(query, values)
     names = [column[0] for column in cursor.description]
     while chunk := cursor.fetchmany(_CHUNK):
         yield from (dict(zip(names, row, strict=True)) for row in chunk)
 
 
-def _insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
+def insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
+    """Add a row unless it is there; returns the number of the last one."""
     names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
     store.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
     return int(store.query("SELECT last_insert_rowid()").fetchone()[0])
