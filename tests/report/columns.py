@@ -24,7 +24,8 @@ from stillme.estimates import (
 from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
-from stillme.report.data import Remark, SpentBy
+from stillme.report.data import SpentBy
+from stillme.runs.store.summaries import Spoken
 from tests.records import edits_of
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
@@ -113,7 +114,7 @@ def paper_like(
             for name in JUDGES
         ),
         remarks=lambda asked: {
-            key: [Remark(who="gpt", axis="skin_tone", text="Cheeks are <b>lighter</b> than in the source.")]
+            key: [Spoken(edit=key, judge="gpt", axis="skin_tone", text="Cheeks are <b>lighter</b> than in the source.")]
             for key in asked
         },
     )

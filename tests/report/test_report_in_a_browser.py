@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 from stillme.core.types import Interval
 from stillme.estimates.numbers import title
 from stillme.report import ReportData, write
-from stillme.report.data import Remark
 from stillme.report.embedding import rows_of
+from stillme.runs.store.summaries import Spoken
 from tests.pages import wait_until
 from tests.report.planted import planted
 
@@ -342,7 +342,7 @@ def test_no_string_of_a_user_runs_or_becomes_markup(
     read: Visit, make_data: Callable[..., ReportData], tmp_path: Path
 ) -> None:
     data = make_data(title=HOSTILE, group_names=(HOSTILE, "B", "C"), prompt_text=HOSTILE, origin=HOSTILE)
-    remark = Remark(who="watcher", axis="skin_tone", text=HOSTILE)
+    remark = Spoken(edit="", judge="watcher", axis="skin_tone", text=HOSTILE)
     data = replace(data, remarks=lambda keys: {key: [remark] for key in keys}, badges=(HOSTILE,))
     page = read(write(tmp_path, data).as_uri())
     page.locator(".gallery button.pair").first.click()

@@ -99,7 +99,7 @@ class Status:
             lines.append(f"  pictures {self.pictures}")
         lines += [f"  made     {editor:<20}{_period(first, last)}" for editor, (first, last) in self.made.items()]
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
-        lines += _reasons(self.failures)
+        lines += shortened(self.failures)
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
         lines += [
             f"  warning: the edits of {entry.editor} were made with different weights and must not be pooled"
@@ -112,7 +112,8 @@ class Status:
         return "\n".join(lines)
 
 
-def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
+def shortened(failures: Sequence[Failure]) -> Iterator[str]:
+    """The most frequent reasons, a line each, and how many more there are."""
     yield from (f"  {failure}" for failure in failures[:_SHOWN])
     if len(failures) > _SHOWN:
         yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
@@ -120,7 +121,7 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
 
 def _period(first: str, last: str) -> str:
     """When, to the minute, UTC."""
-    begin, end = (moment[:16].replace("T", " ") for moment in (first, last))
+    begin, end = _minute(first), _minute(last)
     return f"{begin} UTC" if begin == end else f"{begin} to {end} UTC"
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from stillme.core.types import plain
 from stillme.runs.control_pairs.reading import ControlPairAnswers
+from stillme.runs.status import shortened
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
 from stillme.work.tally import Ended, Tally
 
-_REASONS = 5
 _NEXT_STEP = {
     Ended.OUTAGE: "run the same command when the other side works again",
     Ended.STOPPED: "correct what the reason names, then run the same command",
@@ -84,9 +84,7 @@ class RunResult:
             lines.append(f"{tally.name}: {counts}{already}")
             if tally.reason:
                 lines.append(f"  {tally.ended or Ended.STOPPED}: {tally.reason.rstrip('.')}.")
-        lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
-        if len(self.failures) > _REASONS:
-            lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
+        lines += shortened(self.failures)
         lines += self.samples
         lines += [line for answers in self.control_pairs for line in answers.lines()]
         if self.totals.cost or self.totals.unpriced:
