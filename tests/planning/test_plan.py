@@ -24,14 +24,9 @@ from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
+from tests.command_lines import ran
 
 Write = Callable[..., Path]
-
-
-@pytest.fixture
-def diagnosis(tmp_path: Path) -> Path:
-    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -45,7 +40,7 @@ def diagnosis(tmp_path: Path) -> Path:
 def test_each_experiment_asks_for_the_papers_number_of_edits(tmp_path: Path, name: str, requests: dict[str, int]):
     """In a process without any key, and with the packages of every extra out of reach."""
     folder = tmp_path / name
-    assert CliRunner().invoke(cli, ["new", str(folder), "--experiment", name]).exit_code == 0
+    ran("new", folder, "--experiment", name)
     absent = "import sys; sys.modules.update(dict.fromkeys(['torch', 'diffusers', 'pydantic_ai', 'genai_prices']))"
     code = f"{absent}; sys.argv = ['stillme', 'plan', {str(folder)!r}, '--json']; from stillme.cli import main; main()"
     bare = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
@@ -226,25 +221,36 @@ def test_a_plan_is_about_ten_lines_and_the_rest_is_asked_for(tmp_path: Path):
         assert "Smallest gap" in CliRunner().invoke(cli, ["plan", str(tmp_path / "mine"), *words]).stdout
 
 
-def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(
-    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    other = tmp_path / "other"
-    with Store.writing(other) as store:
+def torn(folder: Path) -> None:
+    """A ledger that opens, and of which one table cannot be read."""
+    with Store.writing(folder) as store:
         roots = store.query("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'edit' AND rootpage > 0").fetchall()
         (size,) = store.query("PRAGMA page_size").fetchone()
-    ledger = bytearray((other / "stillme.sqlite").read_bytes())
+    ledger = bytearray((folder / "stillme.sqlite").read_bytes())
     for (root,) in roots:
         ledger[(root - 1) * size : root * size] = b"\xff" * size
-    (other / "stillme.sqlite").write_bytes(ledger)
-    with Store.reading(other) as store, pytest.raises(sqlite3.DatabaseError):
+    (folder / "stillme.sqlite").write_bytes(ledger)
+    with Store.reading(folder) as store, pytest.raises(sqlite3.DatabaseError):
         list(store.averages("edit"))
-    monkeypatch.setattr("stillme.findings.plan.assumptions.recent_runs", lambda: [other])
-    assert plan_audit(write_audit("use = 'noop'")).bills.edits > 0
 
 
-def test_the_plan_names_the_preset_of_the_papers_machine(tmp_path: Path):
-    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    notes = {bill.name: bill.note for bill in plan_audit(tmp_path).bills.editors}
+def ruined(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "stillme.sqlite").write_bytes(b"no database" * 100)
+
+
+@pytest.mark.parametrize("damage", [torn, ruined])
+def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(
+    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+):
+    damage(tmp_path / "other")
+    monkeypatch.setattr("stillme.findings.plan.assumptions.recent_runs", lambda: [tmp_path / "other"])
+    planned = plan_audit(write_audit("use = 'noop'")).bills
+    assert planned.edits > 0
+    assert planned.editors[0].hours is None
+
+
+def test_the_plan_names_the_preset_of_the_papers_machine(diagnosis: Path):
+    notes = {bill.name: bill.note for bill in plan_audit(diagnosis).bills.editors}
     assert "on the paper's 80 GB (A100) use 'flux2-dev-80gb'" in notes["flux2-dev"]
     assert not any("A100" in note for name, note in notes.items() if name != "flux2-dev"), "the others fit"

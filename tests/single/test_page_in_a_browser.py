@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from click.testing import CliRunner
 from PIL import Image
 from playwright.sync_api import Page
 
-from stillme.cli import cli
+from tests.command_lines import ran
 from tests.instruments.known_changes import lighter, portrait
 from tests.pages import wait_until
 
@@ -34,8 +33,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Image.fromarray(lighter(portrait("G_f_23"), 9)).resize((600, 640)).save(folder / "edited.jpg", exif=exif)
     file = folder / "check.html"
     command = ["check", str(folder / "edited.jpg"), "--source", str(folder / "source.jpg"), "--html", str(file)]
-    shown = CliRunner().invoke(cli, [*command, "--prompt", HOSTILE])
-    assert shown.exit_code == 0, shown.output
+    shown = ran(*command, "--prompt", HOSTILE)
     assert f"Open in a browser: {file}" in shown.stderr
     return file
 

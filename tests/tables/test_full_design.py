@@ -17,13 +17,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from click.testing import CliRunner
 from PIL import Image
 
 from stillme import audit as audits
 from stillme.audit.design import JudgeRecord
 from stillme.audit.experiments import Experiment, Setup, experiment
-from stillme.cli import cli
 from stillme.core.types import Assessment, Rated, Request
 from stillme.estimates import paired_row_tests, row_tests
 from stillme.findings.tables.paper import Chosen, PaperTable, make_tables
@@ -33,6 +31,7 @@ from stillme.portraits import folder as portrait_folder
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.work.recording import record
+from tests.command_lines import ran
 from tests.records import answers, edit_row
 
 RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")
@@ -310,8 +309,7 @@ def imported(world: World) -> RecordedRun:
     options = [word for factor in FACTORS for word in ("--group", factor)]
     options += ["--ensemble", "paper", "--primary", PRIMARY, "--race-cut", "3", "--people", "people"]
     for file, more in (("one.csv", options[:-2]), ("two.json", ["--people", "people"]), ("three.csv", [])):
-        shown = CliRunner().invoke(cli, ["import", "rows", str(place / file), "--into", str(into), *more])
-        assert shown.exit_code == 0, shown.exception or shown.output
+        ran("import", "rows", place / file, "--into", into, *more)
     return RecordedRun.open(into)
 
 

@@ -106,11 +106,8 @@ class RowTable:
 
     def rater(self, entry: int) -> str:
         """The pseudonym of who gave a score; empty where raters are not named."""
-        places = self._raters.get((self._judge_of(entry), self.edits[entry]), {})
+        places = self._raters.get((list(self.judges)[self.by[entry]], self.edits[entry]), {})
         return next((name for name, place in places.items() if place == self.epoch[entry]), "")
-
-    def _judge_of(self, entry: int) -> str:
-        return list(self.judges)[self.by[entry]]
 
     def add(self, row: FileRow) -> None:
         """Take a row in, or raise `Unreadable`."""
