@@ -29,9 +29,9 @@ EDITOR = Spec(use="noop", version="1", parameters={})
 JUDGE = Spec(use="scripted", version="1", parameters={})
 
 
-def portrait(name: str = "p0", **attributes: str) -> Portrait:
+def portrait(name: str = "p0", block: str = "", **attributes: str) -> Portrait:
     image = ImageFile(path=Path(f"{name}.png"), sha256=digest(name))
-    return Portrait(id=name, image=image, attributes=attributes, label_origin="made up", licence="CC0-1.0")
+    return Portrait(id=name, image=image, attributes=attributes, label_origin="made up", licence="CC0-1.0", block=block)
 
 
 def prompt(name: str = "O-01") -> Prompt:

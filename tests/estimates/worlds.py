@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import ImageFile, Portrait, Prompt
+from stillme.core.types import ImageFile, Interval, Portrait, Prompt
 from stillme.estimates import Edits, RatingState, Scores
-from tests.records import edits_of
+from tests.records import edits_of, portrait
 
 
 def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portrait, ...]:
@@ -28,6 +28,23 @@ def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portra
         for level in levels
         for number in range(per_level)
     )
+
+
+def crossed_people() -> tuple[Portrait, ...]:
+    """Seven races × two genders × six ages, one of each; the twelve of a race are twelve identities."""
+    return tuple(
+        portrait(f"{race}{gender}{age}", block=f"{gender}{age}", race=race, gender=gender, age=age)
+        for race in "ABCDEFG"
+        for gender in "fm"
+        for age in "123456"
+    )
+
+
+def known(row: object) -> Interval:
+    """The interval of a row, or the outcome itself, which must be one."""
+    outcome = getattr(row, "outcome", row)
+    assert isinstance(outcome, Interval), outcome
+    return outcome
 
 
 def rows(
