@@ -1,4 +1,4 @@
-"""Check a command line against the real options, without running it."""
+"""Command lines: run in this process, or checked against the real options without running."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 import click
+from click.testing import CliRunner, Result
 
 from stillme.cli import cli
 
@@ -32,3 +33,10 @@ def commands(command: click.Command = cli, name: str = "stillme") -> Iterator[tu
             inner = command.get_command(context, verb)
             assert inner
             yield from commands(inner, f"{name} {verb}")
+
+
+def ran(*words: object, code: int = 0) -> Result:
+    """A command, which must end with this code."""
+    done = CliRunner().invoke(cli, [str(word) for word in words])
+    assert done.exit_code == code, done.exception or done.output
+    return done

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 if TYPE_CHECKING:  # moto takes longer to import than most tests
     from tests.buckets import S3, Bucket
@@ -93,6 +93,27 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open a page, which must neither complain nor fetch anything but data and what begins with `only`."""
+    pages: list[Page] = []
+    wrong: list[str] = []
+
+    def opened(address: str, only: str = "file:", **options: Any) -> Page:
+        page = browser.new_page(**options)
+        pages.append(page)
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(("data:", only)) else wrong.append(asked.url))
+        page.goto(address)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+    assert wrong == []
 
 
 @pytest.fixture

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from stillme.audit.design import JudgeRecord
 from stillme.core.types import (
     Arm,
     Assessment,
@@ -17,15 +22,16 @@ from stillme.core.types import (
     Spec,
     digest,
 )
+from stillme.estimates.rows import Edits, EditState
 from stillme.runs.store import AssessmentRow, EditRow
 
 EDITOR = Spec(use="noop", version="1", parameters={})
 JUDGE = Spec(use="scripted", version="1", parameters={})
 
 
-def portrait(name: str = "p0", **attributes: str) -> Portrait:
+def portrait(name: str = "p0", block: str = "", **attributes: str) -> Portrait:
     image = ImageFile(path=Path(f"{name}.png"), sha256=digest(name))
-    return Portrait(id=name, image=image, attributes=attributes, label_origin="made up", licence="CC0-1.0")
+    return Portrait(id=name, image=image, attributes=attributes, label_origin="made up", licence="CC0-1.0", block=block)
 
 
 def prompt(name: str = "O-01") -> Prompt:
@@ -39,20 +45,57 @@ def request(who: str = "p0", what: str = "O-01", seed: int = 0, editor: Spec = E
     )
 
 
-def edit_row(made: Request, outcome: EditOutcome | None = None) -> EditRow:
+def edit_row(made: Request, outcome: EditOutcome | None = None, image: str | None = None, cost: float = 0.0) -> EditRow:
     outcome = outcome or Edited(image=b"")
-    image = digest(made.key) if isinstance(outcome, Edited) else None
-    return EditRow(request=made, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=outcome.cost)
+    image = image or (digest(made.key) if isinstance(outcome, Edited) else None)
+    return EditRow(request=made, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=cost or outcome.cost)
 
 
-def assessment_row(edit: str, assessment: Assessment | None = None, epoch: int = 0) -> AssessmentRow:
+def assessment_row(
+    edit: str,
+    assessment: Assessment | None = None,
+    epoch: int = 0,
+    *,
+    key: str = "",
+    judge: Spec = JUDGE,
+    cost: float = 0.25,
+) -> AssessmentRow:
     return AssessmentRow(
-        key=digest([edit, epoch]),
+        key=key or digest([edit, epoch]),
         edit=edit,
         epoch=epoch,
-        judge=JUDGE,
+        judge=judge,
         assessment=assessment or Assessment(ratings={"skin_tone": Rated(score=3)}),
         attempts=1,
         seconds=0.5,
-        cost=0.25,
+        cost=cost,
     )
+
+
+def answers(
+    judges: Iterable[JudgeRecord], edit: str, image: str, say: Callable[[JudgeRecord, int], Assessment]
+) -> list[AssessmentRow]:
+    """What every judge says of an edit, every time it is asked."""
+    return [
+        assessment_row(edit, say(judge, epoch), epoch, key=key, judge=judge.spec)
+        for judge in judges
+        for key, epoch in judge.assessments(edit, image)
+    ]
+
+
+def edits_of(
+    portraits: Sequence[Portrait], prompts: Sequence[Prompt], portrait: np.ndarray, prompt: np.ndarray, **columns: Any
+) -> Edits:
+    """Columns of edits that were all made, by one editor in one arm; `columns` say what is otherwise."""
+    size, zeros = len(portrait), np.zeros(len(portrait), dtype=np.int32)
+    usual: dict[str, Any] = {
+        "keys": [f"{row:08d}" for row in range(size)],
+        "editor": zeros,
+        "arm": zeros,
+        "state": zeros + EditState.EDITED,
+        "image": [""] * size,
+        "editors": ("editor",),
+        "arms": ("baseline",),
+    }
+    people, asked = tuple(portraits), tuple(prompts)
+    return Edits(portraits=people, prompts=asked, portrait=portrait, prompt=prompt, **usual | columns)

@@ -13,6 +13,7 @@ from stillme import audit as audits
 from stillme.core.types import Assessment, Edited, EditOutcome, Rated, Rating, Request
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.work.recording import record
+from tests.records import answers, edit_row
 
 Answer = Callable[[str, Request], Mapping[str, Rating] | EditOutcome | None]
 """Editor's name and request to scores by axis, to an outcome without scores, or to nothing yet."""
@@ -73,6 +74,7 @@ def fill(folder: Path, answer: Answer) -> Path:
     loaded = audits.load(folder, ready=False)
     with Store.writing(folder) as store:
         record(loaded, store)
+        judges = [named.record() for named in loaded.judges]
         for named in loaded.editors:
             edits: list[EditRow] = []
             said: list[AssessmentRow] = []
@@ -82,9 +84,10 @@ def fill(folder: Path, answer: Answer) -> Path:
                     continue
                 outcome = Edited(image=b"") if isinstance(answered, Mapping) else answered
                 image = _picture(store, request) if isinstance(answered, Mapping) else None
-                edits.append(EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=0.25))
+                edits.append(edit_row(request, outcome, image, cost=0.25))
                 if image and isinstance(answered, Mapping):
-                    said += _assessments(loaded, request, image, answered)
+                    whole = Assessment(ratings=dict(answered), raw='{"said": "as it came"}')
+                    said += answers(judges, request.key, image, lambda *_, whole=whole: whole)
             store.add(edits)
             store.add(said)
     return folder
@@ -93,25 +96,6 @@ def fill(folder: Path, answer: Answer) -> Path:
 def _picture(store: Store, request: Request) -> str:
     # After the picture's end: edits of two runs are other bytes, as those of two checkpoints are.
     return store.pictures.add(request.portraits[0].image.read() + store.folder.name.encode())
-
-
-def _assessments(
-    loaded: audits.Audit, request: Request, image: str, ratings: Mapping[str, Rating]
-) -> list[AssessmentRow]:
-    return [
-        AssessmentRow(
-            key=key,
-            edit=request.key,
-            epoch=epoch,
-            judge=named.judge.spec,
-            assessment=Assessment(ratings=dict(ratings), raw='{"said": "as it came"}'),
-            attempts=1,
-            seconds=0.5,
-            cost=0.25,
-        )
-        for named in loaded.judges
-        for key, epoch in named.record().assessments(request.key, image)
-    ]
 
 
 def luck(request: Request, salt: str = "") -> float:

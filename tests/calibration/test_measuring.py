@@ -13,12 +13,12 @@ from stillme.audit.design import JudgeRecord
 from stillme.core.rubric.limits import load
 from stillme.core.types import Spec
 from stillme.editors.known import prompts
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.estimates.rows import RatingState, Scores
 from stillme.findings.calibration import Calibration, CalibrationVerdict, calibration_of, records
 from stillme.findings.calibration.measuring import null_kinds
 from stillme.findings.calibration.records import EVERYONE
 from stillme.runs import RecordedRun, Results
-from tests.records import portrait
+from tests.records import edits_of, portrait
 from tests.runs import fill, people, scores, write_audit
 
 SPEC = Spec(use="simulated", version="1", parameters={})
@@ -34,20 +34,7 @@ def calibrated(axis: str, answer: Answer, count: int = PEOPLE, *, first_look: bo
     tones = {person.id: ("darker", "medium", "lighter")[index % 3] for index, person in enumerate(people)}
     who = np.repeat(np.arange(count, dtype=np.int32), len(asked))
     what = np.tile(np.arange(len(asked), dtype=np.int32), count)
-    zeros = np.zeros_like(who)
-    edits = Edits(
-        keys=[str(index) for index in range(len(who))],
-        portrait=who,
-        prompt=what,
-        editor=zeros,
-        arm=zeros,
-        state=zeros + EditState.EDITED,
-        image=["x"] * len(who),
-        portraits=people,
-        prompts=asked,
-        editors=("known",),
-        arms=("baseline",),
-    )
+    edits = edits_of(people, asked, who, what, editors=("known",))
     amounts = [float(prompt.id.removeprefix(prompt.subcategory) or 0) for prompt in asked]
     value = np.array(
         [answer(asked[q].subcategory, amounts[q], tones[people[p].id]) for p, q in zip(who, what, strict=True)]

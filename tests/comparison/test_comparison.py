@@ -9,15 +9,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.types import Abstained, Interval, Rating, Refused, Request
 from stillme.findings.compare import ChosenEditor, Worse, choose, compare, match, worse_when
 from stillme.findings.compare.comparison_text import as_json, as_markdown, as_text
 from stillme.findings.layout import page, plain
 from stillme.runs import RecordedRun
+from tests.command_lines import ran
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
 Make = Callable[..., Path]
@@ -117,8 +116,7 @@ def test_only_licensed_numbers_are_tested_together_if_there_are_any(make: Make):
 
 def test_the_page_shows_the_pairs_that_became_worst(make: Make, tmp_path: Path):
     before, after = make("before", fair), make("after", worse_for_b)
-    result = CliRunner().invoke(cli, ["compare", str(before), str(after), "--html", str(tmp_path / "c.html")])
-    assert result.exit_code == 0, result.output
+    ran("compare", before, after, "--html", tmp_path / "c.html")
     text = (tmp_path / "c.html").read_text()
     assert text.count("data:image/webp;base64,") == 3 * text.count("<figure>") > 0
     assert "img-src data:;" in text
@@ -307,8 +305,7 @@ def test_the_command_writes_json_markdown_and_a_page(make: Make, tmp_path: Path)
     before, after = make("before", fair), make("after", worse_for_b)
     files = {"--markdown": tmp_path / "c.md", "--html": tmp_path / "deep" / "c.html"}
     options = [str(part) for pair in files.items() for part in pair]
-    shown = CliRunner().invoke(cli, ["compare", str(before), str(after), *options, "--json"])
-    assert shown.exit_code == 0, shown.output
+    shown = ran("compare", before, after, *options, "--json")
     found = json.loads(shown.output)
     assert (found["first"], found["second"]) == ("one in before", "one in after")
     assert {each["verdict"] for each in found["changes"]} == {"worse", "unclear"}

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores
+from stillme.core.types import Prompt
+from stillme.estimates import Edits, RatingState, Scores
+from tests.records import edits_of, portrait
 
 
 @pytest.fixture(scope="session")
@@ -24,30 +24,17 @@ def simulate() -> Callable[..., tuple[Edits, list[Scores]]]:
         planted: float = 0.0,
     ) -> tuple[Edits, list[Scores]]:
         stream = np.random.default_rng(seed)
-        people = [_person(f"{level}{number:02d}", level) for level in "ABCDEFG"[:levels] for number in range(per_level)]
+        people = [
+            portrait(f"{level}{number:02d}", race=level) for level in "ABCDEFG"[:levels] for number in range(per_level)
+        ]
         effect = -1.0 + stream.normal(0, portrait_sd, len(people))
         effect[:per_level] += planted
         erased = stream.random((len(people), prompts)) < 1 / (1 + np.exp(-effect))[:, None]
         zeros = np.zeros(erased.size, dtype=np.int32)
-        edits = Edits(
-            keys=[f"{place:06d}" for place in range(erased.size)],
-            portrait=np.repeat(np.arange(len(people), dtype=np.int32), prompts),
-            prompt=np.tile(np.arange(prompts, dtype=np.int32), len(people)),
-            editor=zeros,
-            arm=zeros,
-            state=zeros + EditState.EDITED,
-            image=[""] * erased.size,
-            portraits=tuple(people),
-            prompts=tuple(Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)),
-            editors=("editor",),
-            arms=("baseline",),
-        )
+        who, what = (index.ravel().astype(np.int32) for index in np.indices(erased.shape))
+        asked = [Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)]
+        edits = edits_of(people, asked, who, what)
         value = np.where(erased, 1.0, 5.0).ravel()
         return edits, [Scores(judge="judge", axis="edit_success", value=value, state=zeros + RatingState.RATED)]
 
     return build
-
-
-def _person(identity: str, race: str) -> Portrait:
-    image = ImageFile(path=Path(f"{identity}.png"), sha256=identity)
-    return Portrait(id=identity, image=image, attributes={"race": race}, label_origin="simulated", licence="CC0-1.0")

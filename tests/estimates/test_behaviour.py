@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stillme.core.types import Interval
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
+from stillme.estimates import Edits, RatingState, Scores, Settings
 from stillme.estimates.behaviour import Behaviour, Repeats, coverage, disclosure_effect, position_bias, repeatability
-from tests.records import portrait, prompt
+from tests.records import edits_of, portrait, prompt
 
 PORTRAITS, PROMPTS = 24, 10
 SETTINGS = Settings(factors=("group",))
@@ -16,20 +16,8 @@ SETTINGS = Settings(factors=("group",))
 
 def made_edits() -> Edits:
     portraits, prompts = (part.ravel().astype(np.int32) for part in np.indices((PORTRAITS, PROMPTS)))
-    none = np.zeros(len(portraits), dtype=np.int32)
-    return Edits(
-        keys=[f"{row:04}" for row in range(len(portraits))],
-        portrait=portraits,
-        prompt=prompts,
-        editor=none,
-        arm=none,
-        state=none + EditState.EDITED,
-        image=["x"] * len(portraits),
-        portraits=tuple(portrait(f"p{place:02}", group="ab"[place % 2]) for place in range(PORTRAITS)),
-        prompts=tuple(prompt(f"O-{place:02}") for place in range(PROMPTS)),
-        editors=("one",),
-        arms=("baseline",),
-    )
+    people = [portrait(f"p{place:02}", group="ab"[place % 2]) for place in range(PORTRAITS)]
+    return edits_of(people, [prompt(f"O-{place:02}") for place in range(PROMPTS)], portraits, prompts)
 
 
 EDITS = made_edits()

@@ -12,10 +12,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.core.types import Interval, NotEstimable
+from stillme.core.types import NotEstimable
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
 
-from .worlds import ordinal, people, rows, shuffled
+from .worlds import known, ordinal, people, rows, shuffled
 
 quick = Settings(factors=("race",))
 
@@ -23,11 +23,6 @@ quick = Settings(factors=("race",))
 def one(rows: list[Contrast], quantity: str, measure: str, group: str) -> Contrast:
     (match,) = [row for row in rows if (row.quantity, row.measure, row.group) == (quantity, measure, group)]
     return match
-
-
-def known(contrast: Contrast) -> Interval:
-    assert isinstance(contrast.outcome, Interval), contrast.outcome
-    return contrast.outcome
 
 
 def test_every_measure_is_what_its_name_says() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.core.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
+from stillme.core.types import Estimate, Interval, NotEstimable, Portrait
 from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
 from stillme.estimates.design import by_factor, everyone
 from stillme.estimates.intervals import t_quantile
 from stillme.estimates.quantities import Columns
+from tests.estimates.worlds import crossed_people, known, rows
+from tests.records import portrait
 
 pytestmark = pytest.mark.numeric
 
@@ -25,38 +26,14 @@ Simulate = Callable[..., tuple[Edits, list[Scores]]]
 quick = Settings(factors=("race",))
 
 
-def person(identity: str, block: str = "", **attributes: str) -> Portrait:
-    image = ImageFile(path=Path(f"{identity}.png"), sha256=identity)
-    return Portrait(id=identity, image=image, attributes=attributes, label_origin="us", licence="CC0-1.0", block=block)
-
-
 def rows_of(people: list[Portrait], values: np.ndarray, axis: str = "skin_delta_l") -> tuple[Edits, list[Scores]]:
-    count, prompts = values.shape
-    zeros = np.zeros(count * prompts, dtype=np.int32)
-    edits = Edits(
-        keys=[f"{place:06d}" for place in range(count * prompts)],
-        portrait=np.repeat(np.arange(count, dtype=np.int32), prompts),
-        prompt=np.tile(np.arange(prompts, dtype=np.int32), count),
-        editor=zeros,
-        arm=zeros,
-        state=zeros + EditState.EDITED,
-        image=[""] * (count * prompts),
-        portraits=tuple(people),
-        prompts=tuple(Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)),
-        editors=("editor",),
-        arms=("baseline",),
-    )
-    return edits, [Scores(judge="judge", axis=axis, value=values.ravel(), state=zeros + RatingState.RATED)]
+    edits, scores = rows(people, values, axis=axis)
+    return edits, [scores]
 
 
 def only(estimates: Iterable[Estimate], quantity: str, scope: str, group: str = "") -> Estimate:
     (row,) = [row for row in estimates if (row.quantity, row.scope, row.group) == (quantity, scope, group)]
     return row
-
-
-def known(estimate: Estimate) -> Interval:
-    assert isinstance(estimate.outcome, Interval), estimate.outcome
-    return estimate.outcome
 
 
 def test_a_mean_is_the_mean_and_a_rate_the_share(simulate: Simulate) -> None:
@@ -156,8 +133,8 @@ def test_a_number_does_not_depend_on_which_others_are_computed(simulate: Simulat
 
 
 def test_pairing_by_block_takes_out_what_blocks_share() -> None:
-    paired = [person(f"{race}{n:02d}", block=f"cell {n}", race=race) for race in "ABC" for n in range(12)]
-    apart = [replace(portrait, block="") for portrait in paired]
+    paired = [portrait(f"{race}{n:02d}", block=f"cell {n}", race=race) for race in "ABC" for n in range(12)]
+    apart = [replace(one, block="") for one in paired]
     held, ratios = 0, list[float]()
     for seed in range(20):
         stream = np.random.default_rng(seed)
@@ -174,15 +151,6 @@ def test_pairing_by_block_takes_out_what_blocks_share() -> None:
     assert held >= 16
     # The errors are √(0.25 + 0.125) with pairs and √(100.25 × 1.5) without: 0.05.
     assert np.mean(ratios) < 1 / 8
-
-
-def crossed_people() -> list[Portrait]:
-    return [
-        person(f"{race}{gender}{age}", block=f"{gender}{age}", race=race, gender=gender, age=age)
-        for race in "ABCDEFG"
-        for gender in "fm"
-        for age in "123456"
-    ]
 
 
 def test_the_identity_is_the_unit_of_what_does_not_vary_inside_it() -> None:
@@ -202,7 +170,7 @@ def test_the_identity_is_the_unit_of_what_does_not_vary_inside_it() -> None:
 
 
 def test_people_without_blocks_are_matched_on_all_other_factors() -> None:
-    people = [replace(portrait, block="") for portrait in crossed_people()]
+    people = [replace(one, block="") for one in crossed_people()]
     columns = Columns.of(rows_of(people, np.zeros((84, 5)))[0])
     for factor, sets in (("race", 12), ("gender", 42), ("age", 14)):
         plan = by_factor(columns, factor, Settings(factors=("race", "gender", "age")))
@@ -213,8 +181,8 @@ def test_people_without_blocks_are_matched_on_all_other_factors() -> None:
 
 def test_a_gap_between_people_who_are_each_by_themselves_is_found() -> None:
     stream = np.random.default_rng(1)
-    people = [replace(portrait, block="") for portrait in crossed_people()]
-    women = np.array([portrait.attributes["gender"] == "f" for portrait in people])
+    people = [replace(one, block="") for one in crossed_people()]
+    women = np.array([one.attributes["gender"] == "f" for one in people])
     values = stream.normal(0, 1, (84, 5)) + 1.5 * women[:, None]
     estimates = estimate(*rows_of(people, values), Settings(factors=("race", "gender", "age")))
     gap = known(only(estimates, "skin_delta_l", "contrast", "f - rest"))
@@ -223,7 +191,7 @@ def test_a_gap_between_people_who_are_each_by_themselves_is_found() -> None:
 
 
 def test_a_portrait_that_is_missing_does_not_end_the_matching() -> None:
-    people = [replace(portrait, block="") for portrait in crossed_people()[1:]]
+    people = [replace(one, block="") for one in crossed_people()[1:]]
     columns = Columns.of(rows_of(people, np.zeros((83, 1)))[0])
     settings = Settings(factors=("race", "gender", "age"))
     assert all(by_factor(columns, factor, settings).paired for factor in settings.factors)
@@ -233,10 +201,10 @@ def test_portraits_of_a_block_that_share_the_level_are_no_independent_witnesses(
     stream = np.random.default_rng(1)
     shared = np.repeat(stream.normal(0, 5, 20), 6)
     values = (shared + stream.normal(0, 0.1, 120)).reshape(120, 1)
-    people = [person(f"{n:03d}", block=f"b{n // 6}", gender="fm"[n // 60]) for n in range(120)]
+    people = [portrait(f"{n:03d}", block=f"b{n // 6}", gender="fm"[n // 60]) for n in range(120)]
     settings = Settings(factors=("gender",))
     blocked = known(only(estimate(*rows_of(people, values), settings), "skin_delta_l", "contrast", "f - rest"))
-    loose = [replace(portrait, block="") for portrait in people]
+    loose = [replace(one, block="") for one in people]
     single = known(only(estimate(*rows_of(loose, values), settings), "skin_delta_l", "contrast", "f - rest"))
     assert (blocked.high - blocked.low) > 2 * (single.high - single.low)
 
@@ -280,7 +248,7 @@ def test_no_rated_edit_at_all_gives_reasons_and_no_numbers(simulate: Simulate) -
 
 
 def test_what_is_left_out_is_counted_by_reason() -> None:
-    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
+    people = [portrait(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
     edits, scores = rows_of(people, np.zeros((8, 6)), axis="skin_tone")
     state = np.tile([EditState.EDITED] * 3 + [EditState.REFUSED, EditState.FAILED, EditState.MISSING], 8)
     rating = np.tile([RatingState.RATED, RatingState.ABSTAINED, RatingState.FAILED, 0, 0, 0], 8).astype(np.int32)
@@ -301,7 +269,7 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
 
 
 def test_an_axis_for_aging_prompts_does_not_miss_answers_on_others() -> None:
-    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
+    people = [portrait(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
     edits, scores = rows_of(people, np.full((8, 2), 3.0), axis="age_accuracy")
     prompts = (edits.prompts[0], replace(edits.prompts[1], subcategory="aging"))
     rating = np.tile([RatingState.MISSING, RatingState.RATED], 8).astype(np.int32)
@@ -311,7 +279,7 @@ def test_an_axis_for_aging_prompts_does_not_miss_answers_on_others() -> None:
 
 
 def test_never_seen_is_not_impossible() -> None:
-    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(24)]
+    people = [portrait(f"{n:02d}", race="AB"[n % 2]) for n in range(24)]
     estimates = estimate(*rows_of(people, np.full((24, 10), 5.0), axis="edit_success"), quick)
     group = known(only(estimates, "soft_erasure", "group", "A"))
     assert group.value == group.low == 0
@@ -335,14 +303,14 @@ def test_a_rate_stays_between_none_and_all(simulate: Simulate) -> None:
 def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 12))
     people = [
-        person(
+        portrait(
             f"{n:02d}",
             block=data.draw(st.sampled_from(["", "x", "y"])),
             **data.draw(st.fixed_dictionaries({}, optional={"race": st.sampled_from("ABC")})),
         )
         for n in range(count)
     ]
-    people.append(person("last", race="A"))
+    people.append(portrait("last", race="A"))
     values = np.array(data.draw(st.lists(st.integers(1, 5), min_size=2 * count + 2, max_size=2 * count + 2)), float)
     edits, scores = rows_of(people, values.reshape(count + 1, 2), axis="skin_tone")
     states = data.draw(st.lists(st.sampled_from(EditState), min_size=len(edits), max_size=len(edits)))

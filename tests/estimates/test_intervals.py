@@ -10,27 +10,16 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from stillme.core.types import Interval, Portrait
+from stillme.core.types import Interval
 from stillme.estimates import Disparity, Edits, Scores, Settings, estimate, paired_effects
 from stillme.estimates.intervals import ICC_FLOOR, t_quantile, wilson
 
-from .worlds import ordinal, people, rows, shuffled
+from .worlds import crossed_people, ordinal, people, rows, shuffled
 
 pytestmark = pytest.mark.numeric
 
 FAULT, FINE = 5.0, 1.0
 by_race = Settings(factors=("race",))
-
-
-def crossed_people() -> tuple[Portrait, ...]:
-    """Seven races × two genders × six ages, one of each; the twelve of a race are twelve identities."""
-    return tuple(
-        replace(portrait, attributes={"race": race, "gender": gender, "age": age}, block=f"{gender}{age}")
-        for race in "ABCDEFG"
-        for portrait, (gender, age) in zip(
-            people(race, 12), [(gender, age) for gender in "fm" for age in "123456"], strict=True
-        )
-    )
 
 
 def rate(edits: Edits, scores: Scores, group: str, settings: Settings = by_race) -> Interval:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Interval, NotEstimable
+from stillme.core.types import NotEstimable
 from stillme.estimates import Disparity, PairedEffect, Settings, above_floor, paired_effects, paired_row_tests
 
-from .worlds import ordinal, people, rows, shuffled
+from .worlds import known, ordinal, people, rows, shuffled
 
 pytestmark = pytest.mark.numeric
 
@@ -26,11 +26,6 @@ ARMS = ("baseline", "feature")
 def effect(effects: list[PairedEffect | Disparity], group: str = "", quantity: str = "race_change") -> PairedEffect:
     (match,) = [e for e in effects if isinstance(e, PairedEffect) and (e.group, e.quantity) == (group, quantity)]
     return match
-
-
-def known(outcome: Interval | NotEstimable) -> Interval:
-    assert isinstance(outcome, Interval), outcome
-    return outcome
 
 
 def latent(seed: int, *shape: int, portrait: float = 0.7) -> np.ndarray:

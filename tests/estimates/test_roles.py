@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +10,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from stillme.core.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
-from stillme.estimates import Adherence, Edits, EditState, RatingState, Scores, Settings, adherence
+from stillme.core.types import NotEstimable, Portrait, Prompt
+from stillme.estimates import Adherence, Edits, RatingState, Scores, Settings, adherence
+from tests.records import edits_of, portrait
 
-from .worlds import shuffled
+from .worlds import known, shuffled
 
 pytestmark = pytest.mark.numeric
 
@@ -22,9 +22,7 @@ quick = Settings(factors=())
 
 
 def person(number: int, gender: str) -> Portrait:
-    image = ImageFile(path=Path("none"), sha256="")
-    labels = {"gender_presentation": gender}
-    return Portrait(id=f"{gender}{number:02d}", image=image, attributes=labels, label_origin="us", licence="CC0-1.0")
+    return portrait(f"{gender}{number:02d}", gender_presentation=gender)
 
 
 def roles(
@@ -65,35 +63,14 @@ def roles(
                 drawn = place if stream.random() < share else 3 - place
                 table.append((*pair, len(prompts) - 1, place, drawn))
     rows = np.array(table, dtype=np.int32)
-    zeros = np.zeros(len(rows), dtype=np.int32)
-    edits = Edits(
-        keys=[f"{n:05d}" for n in range(len(rows))],
-        portrait=rows[:, 0],
-        second=rows[:, 1],
-        prompt=rows[:, 2],
-        matching=rows[:, 3],
-        editor=zeros,
-        arm=zeros,
-        state=zeros + EditState.EDITED,
-        image=[""] * len(rows),
-        portraits=(*men, *women),
-        prompts=tuple(prompts),
-        editors=("editor",),
-        arms=("baseline",),
-    )
-    return edits, Scores(
-        judge="judge", axis="role_target", value=rows[:, 4].astype(float), state=zeros + RatingState.RATED
-    )
+    edits = edits_of([*men, *women], prompts, rows[:, 0], rows[:, 2], second=rows[:, 1], matching=rows[:, 3])
+    state = np.full(len(rows), RatingState.RATED, dtype=np.int32)
+    return edits, Scores(judge="judge", axis="role_target", value=rows[:, 4].astype(float), state=state)
 
 
 def one(rows: list[Adherence], pronoun: str, place: str = "") -> Adherence:
     (match,) = [row for row in rows if (row.pronoun, row.place) == (pronoun, place)]
     return match
-
-
-def known(share: Adherence) -> Interval:
-    assert isinstance(share.outcome, Interval), share.outcome
-    return share.outcome
 
 
 def test_a_biased_editor_is_found_and_the_pronoun_told_apart_from_the_stereotype() -> None:
@@ -151,24 +128,12 @@ def test_one_person_at_a_time_an_editor_that_keeps_people_is_at_one_half() -> No
         Prompt(id=f"W-{n:02d}", text="", category="role", subcategory="s", stereotype=("male", "female")[n % 2])
         for n in range(20)
     )
-    portrait = np.arange(40, dtype=np.int32)
-    zeros = np.zeros(40, dtype=np.int32)
-    edits = Edits(
-        keys=[f"{n:03d}" for n in range(40)],
-        portrait=portrait,
-        prompt=portrait // 2,
-        editor=zeros,
-        arm=zeros,
-        state=zeros + EditState.EDITED,
-        image=[""] * 40,
-        portraits=crowd,
-        prompts=prompts,
-        editors=("editor",),
-        arms=("baseline",),
-    )
-    keeps = Scores(judge="judge", axis="gender_change", value=np.ones(40), state=zeros + RatingState.RATED)
+    who = np.arange(40, dtype=np.int32)
+    edits = edits_of(crowd, prompts, who, who // 2)
+    state = np.full(40, RatingState.RATED, dtype=np.int32)
+    keeps = Scores(judge="judge", axis="gender_change", value=np.ones(40), state=state)
     assert known(adherence(edits, [keeps], quick)[0]).value == 0.5
-    conflicts = (portrait % 2) != (portrait // 2 % 2)
+    conflicts = (who % 2) != (who // 2 % 2)
     flips = replace(keeps, value=np.where(conflicts & (stream.random(40) < 0.9), 5.0, 1.0))
     share = adherence(edits, [flips], quick)[0]
     assert share.layout == "role_single"

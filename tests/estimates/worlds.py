@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores
+from stillme.core.types import ImageFile, Interval, Portrait, Prompt
+from stillme.estimates import Edits, RatingState, Scores
+from tests.records import edits_of, portrait
 
 
 def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portrait, ...]:
@@ -29,6 +30,23 @@ def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portra
     )
 
 
+def crossed_people() -> tuple[Portrait, ...]:
+    """Seven races × two genders × six ages, one of each; the twelve of a race are twelve identities."""
+    return tuple(
+        portrait(f"{race}{gender}{age}", block=f"{gender}{age}", race=race, gender=gender, age=age)
+        for race in "ABCDEFG"
+        for gender in "fm"
+        for age in "123456"
+    )
+
+
+def known(row: object) -> Interval:
+    """The interval of a row, or the outcome itself, which must be one."""
+    outcome = getattr(row, "outcome", row)
+    assert isinstance(outcome, Interval), outcome
+    return outcome
+
+
 def rows(
     portraits: Sequence[Portrait],
     values: NDArray[np.float64],
@@ -45,20 +63,8 @@ def rows(
     prompts = tuple(
         Prompt(id=f"P{n:03d}", text="Do.", category="cd"[n % 2], subcategory=f"s{n % 3}") for n in range(full.shape[1])
     )
-    edits = Edits(
-        keys=[f"{number:08d}" for number in range(len(value))],
-        portrait=portrait,
-        prompt=prompt,
-        editor=editor,
-        arm=arm,
-        state=np.full(len(value), EditState.EDITED, dtype=np.int32),
-        image=[""] * len(value),
-        portraits=tuple(portraits),
-        prompts=prompts,
-        editors=tuple(editors),
-        arms=tuple(arms),
-        seed=seed,
-    )
+    named = {"editors": tuple(editors), "arms": tuple(arms)}
+    edits = edits_of(portraits, prompts, portrait, prompt, editor=editor, arm=arm, seed=seed, **named)
     state = np.where(np.isnan(value), RatingState.MISSING, RatingState.RATED).astype(np.int32)
     return edits, Scores(judge="judge", axis=axis, value=value, state=state)
 
@@ -67,21 +73,17 @@ def shuffled(edits: Edits, scores: Sequence[Scores], seed: int) -> tuple[Edits, 
     """The same rows and portraits in another order."""
     stream = np.random.default_rng(seed)
     order, crowd = stream.permutation(len(edits)), stream.permutation(len(edits.portraits))
-    moved = Edits(
+    place_of = np.argsort(crowd).astype(np.int32)
+    names = ("prompt", "editor", "arm", "state", "matching", "seed")
+    columns = {name: column[order] for name in names if (column := getattr(edits, name)) is not None}
+    moved = replace(
+        edits,
         keys=[edits.keys[row] for row in order],
-        portrait=np.argsort(crowd)[edits.portrait][order].astype(np.int32),
-        prompt=edits.prompt[order],
-        editor=edits.editor[order],
-        arm=edits.arm[order],
-        state=edits.state[order],
         image=[edits.image[row] for row in order],
+        portrait=place_of[edits.portrait][order],
+        second=None if edits.second is None else place_of[edits.second][order],
         portraits=tuple(edits.portraits[place] for place in crowd),
-        prompts=edits.prompts,
-        editors=edits.editors,
-        arms=edits.arms,
-        second=None if edits.second is None else np.argsort(crowd)[edits.second][order].astype(np.int32),
-        matching=None if edits.matching is None else edits.matching[order],
-        seed=None if edits.seed is None else edits.seed[order],
+        **columns,
     )
     return moved, [
         replace(score, value=score.value[order], state=score.state[order]) for score in reversed(list(scores))

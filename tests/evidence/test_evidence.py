@@ -28,6 +28,7 @@ from stillme.core.types import Assessment, Failed, Rating, Refused, Request
 from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
+from tests.command_lines import ran
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 
@@ -141,7 +142,7 @@ def test_the_tables_are_those_of_the_run(run: Path, bundle: Path, tmp_path: Path
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     # 3: some edits failed in a way that a rerun would retry.
-    assert CliRunner().invoke(cli, ["run", str(copy), "--only", "estimate"]).exit_code == 3
+    ran("run", copy, "--only", "estimate", code=3)
     with zipfile.ZipFile(bundle) as source:
         for table in (copy / "tables").glob("*.csv"):
             assert source.read(f"tables/{table.name}") == table.read_bytes()
@@ -527,15 +528,13 @@ def test_the_commands(run: Path, tmp_path: Path):
     file = tmp_path / "b.zip"
     shown = CliRunner().invoke(cli, ["export", str(run), "--bundle", str(file), "--json"])
     sealed = json.loads(shown.output)
-    assert CliRunner().invoke(cli, ["verify", str(file), "--root", sealed["root"]]).exit_code == 0
-    shown = CliRunner().invoke(cli, ["verify", str(file), "--root", "0" * 64, "--json"])
-    assert shown.exit_code == 1
+    ran("verify", file, "--root", sealed["root"])
+    shown = ran("verify", file, "--root", "0" * 64, "--json", code=1)
     assert json.loads(shown.output)["differences"][0]["file"] == "SHA256SUMS"
     changed(file, tmp_path / "c.zip", prettier)
-    shown = CliRunner().invoke(cli, ["verify", str(tmp_path / "c.zip")])
-    assert shown.exit_code == 1
+    shown = ran("verify", tmp_path / "c.zip", code=1)
     assert "NOT CONSISTENT. First difference: tables/estimates.csv" in shown.output
     for options in (["--with-images"], ["--bundle", "x.zip", "--to", "y"]):
-        assert CliRunner().invoke(cli, ["export", str(run), *options]).exit_code == 2
+        ran("export", run, *options, code=2)
     with pytest.raises(StillmeError, match=r"should end in \.zip"):
         seal(RecordedRun.open(run), tmp_path / "b.rar")

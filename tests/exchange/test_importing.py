@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import sqlite3
@@ -18,10 +17,12 @@ from stillme.api.pipeline import run_stages
 from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
+from stillme.core.files import write_csv
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.findings.exchange.audit_run import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.runs import RecordedRun, Results
+from tests.command_lines import ran
 
 Write = Callable[..., Path]
 Rows = Iterable[Mapping[str, object]]
@@ -43,10 +44,7 @@ def written(file: Path, rows: Rows) -> Path:
     columns = list(dict.fromkeys(name for row in listed for name in row))
     match file.suffix:
         case ".csv":
-            with file.open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, fieldnames=columns)
-                writer.writeheader()
-                writer.writerows(listed)
+            write_csv(file, columns, listed)
         case ".json":
             file.write_text(json.dumps(listed))
         case ".jsonl":
@@ -149,7 +147,7 @@ def test_other_columns_are_listed_and_a_similar_name_can_be_ignored(run: Path):
     file = run / "scores.csv"
     mapping = ColumnMapping(ignored=("rates",), fixed={"judge": "people"})
     imported = import_rows(file, run, RowsAsked(), mapping)
-    assert imported.unread == ("comment",)
+    assert imported.unread_columns == ("comment",)
     assert "Columns that were not read: comment." in imported.as_text()
 
 
@@ -242,7 +240,7 @@ def test_an_abstention_stays_one_and_an_empty_cell_is_not_judged(run: Path):
 def test_the_runs_own_export_imports_back(write_audit: Write):
     folder = edited(write_audit(judge=PEOPLE.format(epochs=1).replace(', "edit_success"', "")))
     run_stages(folder, ("judge",))
-    assert CliRunner().invoke(cli, ["export", str(folder)]).exit_code == 0
+    ran("export", folder)
     where = {"judge": ("scripted",), "axis": ("skin_tone",)}
     mapping = ColumnMapping(where=where, ignored=("judge",), fixed={"judge": "people"})
     imported = import_rows(folder / "export" / "judgements.csv", folder, RowsAsked(), mapping)
@@ -298,8 +296,7 @@ def test_the_command_adds_the_judge_to_the_audit(write_audit: Write):
     assert isinstance(told.exception, StillmeError)
     assert 'use = "imported"\nname = "the \\"lab\\""' in str(told.exception)
     assert (folder / "audit.toml").read_text() == before
-    shown = CliRunner().invoke(cli, [*arguments, "--model", 'the "lab"', "--json"])
-    assert shown.exit_code == 0, shown.output
+    shown = ran(*arguments, "--model", 'the "lab"', "--json")
     assert json.loads(shown.stdout)["declared"] == ['the "lab"']
     assert (folder / "audit.toml").read_text().startswith(before.rstrip("\n"))
     assert list(scores(folder, "skin_tone", 'the "lab"'))[:3] == [1, 2, 3]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import stillme
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
 from stillme.core import prompts
 from stillme.core.errors import StillmeError
+from stillme.core.files import write_csv
 from stillme.core.types import Interval, Prompt
 from stillme.estimates import EditState, estimate
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, import_rows
@@ -24,6 +22,7 @@ from stillme.findings.tables.paper import Chosen, make_tables
 from stillme.findings.tables.paper.table import Number
 from stillme.runs import RecordedRun
 from stillme.runs.store.pictures import Pictures
+from tests.command_lines import ran
 
 GROUPS = RowsAsked(groups=("race", "gender"))
 
@@ -52,11 +51,7 @@ def without_states() -> list[dict[str, object]]:
 
 
 def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
+    return write_csv(path, list(rows[0]), rows)
 
 
 def test_rows_give_the_estimates_of_the_same_rows_in_python(tmp_path: Path):
@@ -110,8 +105,7 @@ def test_raters_stay_apart_and_their_agreement_is_there(tmp_path: Path):
     assert len(columns) == 3
     first, last = columns[0].value, columns[2].value
     assert ((last - first)[first <= 3] == 2).all(), "one column is one rater, in every row"
-    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "agreement"], catch_exceptions=False)
-    assert shown.exit_code == 0, shown.output
+    ran("tables", tmp_path / "run", "agreement")
     table = (tmp_path / "run/tables/statistics/agreement.csv").read_text()
     assert "people,race_change,alpha_ordinal" in table
     assert b"ann@example.org" not in (tmp_path / "run/stillme.sqlite").read_bytes()
@@ -138,14 +132,12 @@ def test_every_reader_works_without_pictures(tmp_path: Path):
         ["export", run],
         ["status", run],
     ):
-        shown = CliRunner().invoke(cli, command)
-        assert shown.exit_code == 0, (command, shown.output)
+        shown = ran(*command)
         assert "--bundle" not in shown.output, "a run of rows cannot be sealed"
     page = (tmp_path / "run/report.html").read_text("utf-8")
     assert len(page) > 10_000
     assert "Pictures are lost" not in page, "there never were any"
-    gate = CliRunner().invoke(cli, ["gate", run, "--rule", "race_changed <= 1", "--allow-uncalibrated"])
-    assert gate.exit_code == 0, gate.output
+    ran("gate", run, "--rule", "race_changed <= 1", "--allow-uncalibrated")
 
 
 def test_the_same_rows_again_change_nothing_and_other_rows_are_refused(tmp_path: Path):
@@ -193,8 +185,7 @@ def test_where_takes_or_and_not(tmp_path: Path):
     file = written(tmp_path / "rows.csv", scored(editors=("one", "two", "three")))
     command = ["import", "rows", str(file), "--into", str(tmp_path / "run"), "--group", "race", "--json"]
     command += ["--where", "editor=one", "--where", "editor=two", "--where", "prompt!=P0"]
-    shown = CliRunner().invoke(cli, command, catch_exceptions=False)
-    assert shown.exit_code == 0, shown.output
+    shown = ran(*command)
     assert '"edits": 144' in shown.output
 
 
@@ -253,10 +244,8 @@ def test_a_file_of_abstentions_has_statistics_without_numbers(tmp_path: Path):
     rows = [row | {"race_change": "abstained", "skin_tone": "abstained"} for row in scored(editors=("one",))]
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.scores, summary.abstained) == (0, 192)
-    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "--all", *BY_NAME], catch_exceptions=False)
-    assert shown.exit_code == 0, shown.output
-    gate = CliRunner().invoke(cli, ["gate", str(tmp_path / "run"), "--rule", "race_changed <= 1"])
-    assert gate.exit_code == 3, "no data is never a pass"
+    ran("tables", tmp_path / "run", "--all", *BY_NAME)
+    ran("gate", tmp_path / "run", "--rule", "race_changed <= 1", code=3)
 
 
 @pytest.mark.parametrize(
@@ -293,11 +282,9 @@ def test_rows_without_states_are_no_proof_that_nothing_was_refused(tmp_path: Pat
     run = tmp_path / "run"
     summary = import_rows(written(tmp_path / "rows.csv", without_states()), run, GROUPS, ColumnMapping())
     assert "refusals and failures are not known" in summary.as_text()
-    gate = CliRunner().invoke(cli, ["gate", str(run), "--rule", "refused <= 50%"])
-    assert gate.exit_code == 3, gate.output
+    ran("gate", run, "--rule", "refused <= 50%", code=3)
     for command in (["run", "--only", "estimate"], ["report"], ["compare", "--editors", "one", "two"]):
-        shown = CliRunner().invoke(cli, [command[0], str(run), *command[1:]], catch_exceptions=False)
-        assert shown.exit_code == 0, shown.output
+        ran(command[0], run, *command[1:])
     assert "Refused" not in (run / "tables/groups.csv").read_text()
     page = (run / "report.html").read_text()
     assert "say nothing about refused or failed ones" in page
@@ -338,10 +325,7 @@ def test_nothing_compared_is_not_nothing_worse(tmp_path: Path, changed: dict[str
         file = written(tmp_path / f"{name}.csv", given)
         mapping = ColumnMapping(ignored=("state",)) if "judge" in changed else ColumnMapping()
         import_rows(file, tmp_path / name, RowsAsked(groups=("race",)), mapping)
-    shown = CliRunner().invoke(
-        cli, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--common"], catch_exceptions=False
-    )
-    assert shown.exit_code == 0, shown.output
+    shown = ran("compare", tmp_path / "before", tmp_path / "after", "--common")
     assert "No score could be compared" in shown.output
     assert ("nothing could be compared" in shown.output) == ("judge" in changed), "refusals are compared without scores"
 

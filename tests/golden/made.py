@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits as embedded
 from stillme.runs import RecordedRun
-from stillme.runs.store import AssessmentRow, Store
+from stillme.runs.store import Store
 from stillme.study.app import build
 from stillme.study.closing import close_study
 from stillme.study.drawing import StudyDesign, new_study
@@ -43,6 +44,7 @@ from stillme.study.entry import invite
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
 from tests import runs
+from tests.records import answers
 from tests.study.conftest import Browser, Served
 
 _LONGEST = 192
@@ -183,23 +185,15 @@ def _judged(folder: Path, say: Say) -> Path:
     """Write every answer of every judge."""
     with RecordedRun.open(folder) as run:
         portraits = {portrait.id: portrait for portrait in run.design.portraits}
+
+        def said(request: RecordedRequest, judge: JudgeRecord, epoch: int) -> Assessment:
+            return Assessment(ratings=say(judge, request, [portraits[name] for name in request.portraits], epoch))
+
         rows = [
-            AssessmentRow(
-                key=key,
-                edit=row.request.key,
-                epoch=epoch,
-                judge=judge.spec,
-                assessment=Assessment(
-                    ratings=say(judge, row.request, [portraits[name] for name in row.request.portraits], epoch)
-                ),
-                attempts=1,
-                seconds=0.5,
-                cost=0.25,
-            )
+            answer
             for row in run.rows()
             if row.image
-            for judge in run.judges
-            for key, epoch in judge.assessments(row.request.key, row.image)
+            for answer in answers(run.judges, row.request.key, row.image, partial(said, row.request))
         ]
     with Store.writing(folder) as store:
         store.add(rows)

@@ -11,11 +11,9 @@ import pytest
 
 from stillme import audit
 from stillme.api.pipeline import RunOptions, run_stages
-from stillme.audit.experiments import experiment
 from stillme.audit.loading import refusals
 from stillme.core import images
 from stillme.core.errors import InvalidAudit
-from stillme.core.home import remember_run
 from stillme.editors.diffusion.machine import Gpu
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.findings.plan.costs import published
@@ -24,12 +22,6 @@ from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Says, serving
 
 Write = Callable[..., Path]
-
-
-@pytest.fixture
-def diagnosis(tmp_path: Path) -> Path:
-    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    return tmp_path
 
 
 def test_what_run_refuses_is_listed_and_does_not_fail_the_plan(write_audit: Write):
@@ -165,17 +157,6 @@ def test_any_run_on_this_machine_tells_how_long_an_edit_takes(
     assert plan_audit(new).bills.editors[0].hours is not None
     folder.rename(tmp_path / "moved")
     assert plan_audit(new).bills.editors[0].hours is None, "a run that is gone is not asked"
-
-
-def test_a_damaged_run_elsewhere_does_not_stop_a_plan(
-    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / "stillme.sqlite").write_bytes(b"no database" * 100)
-    remember_run(damaged)
-    assert plan_audit(write_audit()).bills.editors[0].hours is None
 
 
 def test_the_audits_own_run_tells_how_long_an_edit_takes(

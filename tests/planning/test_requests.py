@@ -17,6 +17,7 @@ from stillme.findings.plan import write_requests
 from stillme.findings.plan.requests import COLUMNS
 from stillme.runs.store import Store
 from stillme.work.features import with_features
+from tests.command_lines import ran
 
 Write = Callable[..., Path]
 
@@ -47,8 +48,7 @@ def read(file: Path) -> list[dict[str, str]]:
 def test_files_made_from_the_table_are_a_complete_run(write_audit: Write, tmp_path: Path):
     folder = write_audit(editor=FOLDER)
     file = tmp_path / "requests.csv"
-    shown = CliRunner().invoke(cli, ["plan", str(folder), "--requests", str(file)])
-    assert shown.exit_code == 0, shown.output
+    shown = ran("plan", folder, "--requests", file)
     assert f"Wrote {file}: 24 requests to ours." in shown.stdout
     rows = read(file)
     assert tuple(rows[0]) == COLUMNS

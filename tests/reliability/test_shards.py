@@ -34,7 +34,7 @@ def test_the_union_of_shards_gives_the_tables_of_the_whole_byte_for_byte(tmp_pat
     assert sum(tally.done for shard in shards for tally in shard.tallies) == sum(t.done for t in whole.tallies)
     assert all(0 < shard.tallies[0].done < whole.tallies[0].done for shard in shards)
     merged = merge([shard.folder for shard in shards], tmp_path / "union")
-    assert (merged.added["edit"], merged.conflicts, merged.lost) == (36, [], [])
+    assert (merged.added["edit"], merged.conflicts, merged.lost_pictures) == (36, [], [])
     assert merge([shard.folder for shard in reversed(shards)], tmp_path / "union").added == {}, "twice adds nothing"
     run_stages(tmp_path / "union", ("estimate", "report"))
     assert tables(tmp_path / "union") == tables(tmp_path / "whole")

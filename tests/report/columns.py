@@ -24,7 +24,9 @@ from stillme.estimates import (
 from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
-from stillme.report.data import Remark, SpentBy
+from stillme.report.data import SpentBy
+from stillme.runs.store.summaries import Spoken
+from tests.records import edits_of
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
 EDITORS = ("flux", "qwen", "step1x")
@@ -71,19 +73,9 @@ def paper_like(
     state = np.full(size, EditState.EDITED, dtype=np.int32)
     state[stream.random(size) < 0.01] = EditState.REFUSED
     keys = [digest(["edit", row]) for row in range(size)]
-    edits = Edits(
-        keys=keys,
-        portrait=portrait,
-        prompt=prompt,
-        editor=editor,
-        arm=arm,
-        state=state,
-        image=[digest(["picture", row]) * 2 if state[row] == EditState.EDITED else "" for row in range(size)],
-        portraits=people,
-        prompts=tuple(asked),
-        editors=EDITORS,
-        arms=arms,
-    )
+    image = [digest(["picture", row]) * 2 if state[row] == EditState.EDITED else "" for row in range(size)]
+    columns = {"keys": keys, "editor": editor, "arm": arm, "state": state, "image": image}
+    edits = edits_of(people, asked, portrait, prompt, **columns, editors=EDITORS, arms=arms)
     scores = _scores(edits, stream)
     means = _means(scores)
     known = tuple(pictures)
@@ -122,7 +114,7 @@ def paper_like(
             for name in JUDGES
         ),
         remarks=lambda asked: {
-            key: [Remark(who="gpt", axis="skin_tone", text="Cheeks are <b>lighter</b> than in the source.")]
+            key: [Spoken(edit=key, judge="gpt", axis="skin_tone", text="Cheeks are <b>lighter</b> than in the source.")]
             for key in asked
         },
     )

@@ -9,8 +9,9 @@ import pytest
 
 from stillme.core.images import encode_png
 from stillme.core.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
+from stillme.estimates import EditState, RatingState, Scores, Settings, estimate
 from stillme.report import Description, ReportData
+from tests.records import edits_of
 from tests.report.columns import paper_like
 
 EDITORS = ("gentle", "harsh")
@@ -62,25 +63,14 @@ def make_data(pictures: Path) -> Callable[..., ReportData]:
             for number in range(per_group)
         )
         size = len(people) * PROMPTS
-        portrait = np.tile(np.repeat(np.arange(len(people), dtype=np.int32), PROMPTS), 2)
-        editor = np.repeat(np.arange(2, dtype=np.int32), size)
+        shape = (2, len(people), PROMPTS)
+        editor, portrait, prompt = (index.ravel().astype(np.int32) for index in np.indices(shape))
         prompts = tuple(
             Prompt(id=f"P{n}", text=f"{prompt_text} ({n})", category="c", subcategory="s") for n in range(PROMPTS)
         )
         state = np.where(stream.random(2 * size) < 0.04, EditState.REFUSED, EditState.EDITED).astype(np.int32)
-        edits = Edits(
-            keys=[f"{place:05d}" for place in range(2 * size)],
-            portrait=portrait,
-            prompt=np.tile(np.arange(PROMPTS, dtype=np.int32), 2 * len(people)),
-            editor=editor,
-            arm=np.zeros(2 * size, dtype=np.int32),
-            state=state,
-            image=[str(place % 20) if state[place] == EditState.EDITED else "" for place in range(2 * size)],
-            portraits=people,
-            prompts=prompts,
-            editors=EDITORS,
-            arms=("baseline",),
-        )
+        image = [str(place % 20) if state[place] == EditState.EDITED else "" for place in range(2 * size)]
+        edits = edits_of(people, prompts, portrait, prompt, editor=editor, state=state, image=image, editors=EDITORS)
         hit = (editor == 1) & (portrait < per_group)
         tone = np.clip(np.round(3 + gap * 0.6 * hit + stream.normal(0, 0.6, 2 * size)), 1, 5)
         erased = (editor == 1) & (portrait >= per_group) & (portrait < 2 * per_group)

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, Standing, estimate
+from stillme.estimates import EditState, RatingState, Scores, Settings, Standing, estimate
 from stillme.report import ReportData
 from stillme.report.data import with_happened
+from tests.records import edits_of
 
 LICENSED: Standing = {
     "meter": {"visible_change": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}
@@ -61,19 +62,8 @@ def planted(
 
     ignored = drawn(unedited)
     lighter = drawn(lightened) & ~ignored
-    edits = Edits(
-        keys=[f"{row:05d}" for row in range(len(portrait))],
-        portrait=portrait,
-        prompt=prompt,
-        editor=editor,
-        arm=np.zeros(len(portrait), dtype=np.int32),
-        state=state,
-        image=["" for _ in range(len(portrait))],
-        portraits=people,
-        prompts=tuple(Prompt(id=f"P{n}", text="A doctor.", category="c", subcategory="s") for n in range(prompts)),
-        editors=tuple(editors),
-        arms=("baseline",),
-    )
+    asked = [Prompt(id=f"P{n}", text="A doctor.", category="c", subcategory="s") for n in range(prompts)]
+    edits = edits_of(people, asked, portrait, prompt, editor=editor, editors=tuple(editors), state=state)
     distance = np.where(ignored, 0.0, 0.1 + 0.2 * (group == "A") + 0.01 * stream.random(len(portrait)))
     values = {
         "visible_change": np.where(ignored, 1.0, 2.0),

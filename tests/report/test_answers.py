@@ -133,70 +133,44 @@ def test_the_same_failure_for_everyone_is_a_no_too():
     assert kept.verdict == "cannot tell"
 
 
+NO_EDIT = ("cannot tell", "There is no edit to rate.")
+NOT_ALL = ("cannot tell", "The run is not finished: 24 of 72 edits are still to do.")
+
+
+def unsure(sentence: str) -> list[tuple[str, str]]:
+    """The same for both questions."""
+    return [("cannot tell", sentence)] * 2
+
+
 @pytest.mark.parametrize(
-    ("options", "made", "kept"),
+    ("options", "said"),
     [
-        (
-            {"states": dict.fromkeys("ABE", EditState.REFUSED)},
-            ("no", "All 72 requests were refused."),
-            ("cannot tell", "There is no edit to rate."),
-        ),
-        (
-            {"states": dict.fromkeys("ABE", EditState.FAILED)},
-            ("no", "All 72 requests failed."),
-            ("cannot tell", "There is no edit to rate."),
-        ),
-        (
-            {"states": dict.fromkeys("ABE", EditState.MISSING)},
-            ("cannot tell", "No edit has been made yet."),
-            ("cannot tell", "No edit has been made yet."),
-        ),
+        ({"states": dict.fromkeys("ABE", EditState.REFUSED)}, [("no", "All 72 requests were refused."), NO_EDIT]),
+        ({"states": dict.fromkeys("ABE", EditState.FAILED)}, [("no", "All 72 requests failed."), NO_EDIT]),
+        ({"states": dict.fromkeys("ABE", EditState.MISSING)}, unsure("No edit has been made yet.")),
         (
             {"states": {"A": EditState.REFUSED, "B": EditState.FAILED, "E": EditState.FAILED}},
-            ("no", "No request of 72 led to an edit: 24 refused, 48 failed."),
-            ("cannot tell", "There is no edit to rate."),
+            [("no", "No request of 72 led to an edit: 24 refused, 48 failed."), NO_EDIT],
         ),
         (
             {"states": {"E": EditState.REFUSED}},
-            ("no", "editor refused every edit of preset E."),
-            ("cannot tell", "editor has no edit of preset E."),
+            [
+                ("no", "editor refused every edit of preset E."),
+                ("cannot tell", "editor has no edit of preset E."),
+            ],
         ),
-        (
-            {"states": {"E": EditState.MISSING}},
-            ("cannot tell", "The run is not finished: 24 of 72 edits are still to do."),
-            ("cannot tell", "The run is not finished: 24 of 72 edits are still to do."),
-        ),
-        (
-            {"rating": RatingState.ABSTAINED},
-            ("cannot tell", "Not rated: every judge abstained."),
-            ("cannot tell", "Not rated: every judge abstained."),
-        ),
-        (
-            {"rating": RatingState.FAILED},
-            ("cannot tell", "Not rated: every judge failed."),
-            ("cannot tell", "Not rated: every judge failed."),
-        ),
-        (
-            {"axes": ()},
-            ("cannot tell", "Not rated: no judge was asked."),
-            ("cannot tell", "Not rated: no judge was asked."),
-        ),
-        (
-            {"groups": ("A",)},
-            ("cannot tell", "There is only one group, so there is nothing to compare."),
-            ("cannot tell", "There is only one group, so there is nothing to compare."),
-        ),
-        (
-            {"prompts": 0},
-            ("cannot tell", "This run asks for no edits."),
-            ("cannot tell", "This run asks for no edits."),
-        ),
+        ({"states": {"E": EditState.MISSING}}, [NOT_ALL, NOT_ALL]),
+        ({"rating": RatingState.ABSTAINED}, unsure("Not rated: every judge abstained.")),
+        ({"rating": RatingState.FAILED}, unsure("Not rated: every judge failed.")),
+        ({"axes": ()}, unsure("Not rated: no judge was asked.")),
+        ({"groups": ("A",)}, unsure("There is only one group, so there is nothing to compare.")),
+        ({"prompts": 0}, unsure("This run asks for no edits.")),
     ],
 )
-def test_every_edge_gets_a_true_sentence(options: dict[str, object], made: tuple[str, str], kept: tuple[str, str]):
+def test_every_edge_gets_a_true_sentence(options: dict[str, object], said: list[tuple[str, str]]):
     data = planted(**options)
-    assert [(answer.verdict, answer.sentences[0]) for answer in answers(data)] == [made, kept]
-    assert made[1] in first_screen(data)
+    assert [(answer.verdict, answer.sentences[0]) for answer in answers(data)] == said
+    assert said[0][1] in first_screen(data)
 
 
 def test_an_unfinished_run_decides_nothing_but_shows_what_it_has(harmful: ReportData):

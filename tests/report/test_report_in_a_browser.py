@@ -14,12 +14,14 @@ from playwright.sync_api import Browser, Page, expect
 from stillme.core.types import Interval
 from stillme.estimates.numbers import title
 from stillme.report import ReportData, write
-from stillme.report.data import Remark
 from stillme.report.embedding import rows_of
+from stillme.runs.store.summaries import Spoken
 from tests.pages import wait_until
 from tests.report.planted import planted
 
 pytestmark = pytest.mark.browser
+
+Visit = Callable[..., Page]
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\"'&"
 
@@ -35,35 +37,31 @@ def paper_address(paper: ReportData, tmp_path_factory: pytest.TempPathFactory) -
     return write(tmp_path_factory.mktemp("paper"), paper).as_uri()
 
 
-def visit(browser: Browser, address: str, **options: object) -> tuple[Page, list[str]]:
-    """Open the page; the list fills with anything it complains about or tries to fetch."""
-    page = browser.new_page(**options)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda r: None if r.url.startswith(("data:", "file:")) else wrong.append(r.url))
-    page.goto(address)
-    page.wait_for_selector("html[data-ready]")
-    return page, wrong
+@pytest.fixture
+def read(visit: Visit) -> Visit:
+    """Open a report and wait for its script."""
+
+    def opened(address: str, **options: object) -> Page:
+        page = visit(address, **options)
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    return opened
 
 
 def rows_shown(page: Page) -> list[str]:
     return page.locator("#explorer tbody tr").all_inner_texts()
 
 
-def test_the_page_opens_without_a_request_or_a_complaint(browser: Browser, address: str) -> None:
-    page, wrong = visit(browser, address)
+def test_the_page_opens_without_a_request_or_a_complaint(read: Visit, address: str) -> None:
+    page = read(address)
     assert page.locator("html").get_attribute("data-ready") == "yes"
     assert page.locator("h1").inner_text() == "Two editors"
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
-    assert wrong == []
-    page.close()
 
 
-def test_every_number_of_a_group_leads_to_rows_that_give_it_again(
-    browser: Browser, paper_address: str, paper: ReportData
-):
-    page, wrong = visit(browser, paper_address)
+def test_every_number_of_a_group_leads_to_rows_that_give_it_again(read: Visit, paper_address: str, paper: ReportData):
+    page = read(paper_address)
     checked = [
         (estimate, estimate.outcome)
         for estimate in paper.estimates
@@ -85,22 +83,19 @@ def test_every_number_of_a_group_leads_to_rows_that_give_it_again(
         scale = 100 if "%" in text else 1
         assert value == pytest.approx(scale * interval.value, abs=0.06 if scale == 100 else 0.006)
         assert int(edits[1].replace(",", "")) == estimate.edits
-    assert wrong == []
-    page.close()
 
 
-def test_a_gap_shows_its_groups_side_by_side(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address)
+def test_a_gap_shows_its_groups_side_by_side(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     asked = {"view": "table", "quantity": "skin_lightened", "judge": "ensemble (mean)", "editor": "flux", "by": "race"}
     page.evaluate("address => { location.hash = address }", f"#edits?{urlencode(asked)}")
     page.wait_for_selector(".by-group")
     assert page.locator(".by-group th").all_inner_texts()[:2] == ["Black", "East Asian"]
     assert page.locator(".by-group tr").count() == 7
-    page.close()
 
 
-def test_following_a_number_by_keyboard_shows_its_rows(browser: Browser, address: str) -> None:
-    page, wrong = visit(browser, address)
+def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, address: str) -> None:
+    page = read(address)
     link = page.locator(".worst .headline a").first
     link.focus()
     page.keyboard.press("Enter")
@@ -110,12 +105,10 @@ def test_following_a_number_by_keyboard_shows_its_rows(browser: Browser, address
     assert page.evaluate("document.getElementById('summary').getBoundingClientRect().top") < 200
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#explorer') !== null")
-    assert wrong == []
-    page.close()
 
 
-def test_filters_narrow_the_edits_and_stand_in_the_address(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address)
+def test_filters_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     everything = page.locator("#how-many").inner_text()
     page.locator("#filters").get_by_label("Editor").select_option("qwen")
     page.locator("#filters").get_by_label("Race").select_option("Indian")
@@ -130,11 +123,10 @@ def test_filters_narrow_the_edits_and_stand_in_the_address(browser: Browser, pap
     assert all("yes" in row for row in rows_shown(page))
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#how-many").inner_text() == everything
-    page.close()
 
 
-def test_scores_can_be_bounded_and_flags_chosen(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address)
+def test_scores_can_be_bounded_and_flags_chosen(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     form = page.locator("#filters")
     form.get_by_label("Show as").select_option("table")
     form.get_by_label("Score").select_option(label="Skin Tone Change · ensemble (mean)")
@@ -148,23 +140,20 @@ def test_scores_can_be_bounded_and_flags_chosen(browser: Browser, paper_address:
     form.get_by_label("Flag").select_option("disagree")
     disagreeing = int(page.locator("#how-many").inner_text().split()[0].replace(",", ""))
     assert 0 < disagreeing < 1500
-    page.close()
 
 
-def test_the_worst_come_first_and_more_can_be_shown(browser: Browser, paper_address: str) -> None:
-    page, wrong = visit(browser, paper_address)
+def test_the_worst_come_first_and_more_can_be_shown(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     assert page.locator(".gallery li").count() == 24
     # A source and one picture for each of the two arms.
     assert page.locator(".gallery li").first.locator("img").count() == 3
     page.locator("#explorer").get_by_role("button", name="Show 24 more").click()
     assert page.locator(".gallery li").count() == 48
     assert page.evaluate("document.activeElement.closest('li') !== null")
-    assert wrong == []
-    page.close()
 
 
-def test_an_edit_opens_large_and_steps_by_arrow_keys(browser: Browser, paper_address: str) -> None:
-    page, wrong = visit(browser, paper_address)
+def test_an_edit_opens_large_and_steps_by_arrow_keys(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     page.locator(".gallery button.pair").first.focus()
     page.keyboard.press("Enter")
     dialog = page.locator("dialog")
@@ -179,12 +168,10 @@ def test_an_edit_opens_large_and_steps_by_arrow_keys(browser: Browser, paper_add
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.evaluate("document.activeElement.classList.contains('pair')")
-    assert wrong == []
-    page.close()
 
 
-def test_a_slider_lays_the_edit_upon_its_source(browser: Browser, address: str) -> None:
-    page, wrong = visit(browser, address)
+def test_a_slider_lays_the_edit_upon_its_source(read: Visit, address: str) -> None:
+    page = read(address)
     page.locator(".gallery button.pair").first.click()
     range_, after = page.locator("dialog input[type=range]"), page.locator("dialog .after")
     box = page.locator("dialog .compare").bounding_box()
@@ -198,12 +185,10 @@ def test_a_slider_lays_the_edit_upon_its_source(browser: Browser, address: str) 
     assert "51%" in after.evaluate("element => getComputedStyle(element).clipPath")
     page.mouse.click(box["x"] + box["width"] / 4, box["y"] + 20)
     assert range_.input_value() == "25"
-    assert wrong == []
-    page.close()
 
 
-def test_on_a_phone_sections_are_folded_until_they_are_asked_for(browser: Browser, paper_address: str) -> None:
-    page, wrong = visit(browser, paper_address, viewport={"width": 390, "height": 844})
+def test_on_a_phone_sections_are_folded_until_they_are_asked_for(read: Visit, paper_address: str) -> None:
+    page = read(paper_address, viewport={"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollHeight") < 9_000
     fold = page.locator("#numbers .folding")
     assert fold.get_attribute("aria-expanded") == "false"
@@ -218,25 +203,22 @@ def test_on_a_phone_sections_are_folded_until_they_are_asked_for(browser: Browse
     expect(page.locator("#how-many")).to_be_visible()
     page.emulate_media(media="print")
     assert page.locator("#estimates").is_visible(), "paper has everything"
-    assert wrong == []
-    page.close()
 
 
-def test_one_instruction_for_every_group(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address)
+def test_one_instruction_for_every_group(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     grid = page.locator("#grid")
     assert grid.locator("thead th").count() == 8
     assert grid.locator("tbody tr").count() == 4
     page.locator("#grid-choice select").select_option(label="step1x · feature")
     grid.locator("button").first.click()
     assert "step1x" in page.locator("dialog").inner_text()
-    page.close()
 
 
 def test_all_estimates_can_be_sorted_by_keyboard(
-    browser: Browser, address: str, make_data: Callable[..., ReportData]
+    read: Visit, address: str, make_data: Callable[..., ReportData]
 ) -> None:
-    page, wrong = visit(browser, address)
+    page = read(address)
     everything = len(make_data(planted=True).estimates)
     while page.locator("#more-numbers button").count():
         page.locator("#more-numbers button").click()
@@ -253,18 +235,15 @@ def test_all_estimates_can_be_sorted_by_keyboard(
     assert values[0] < values[-1]
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
-    assert wrong == []
-    page.close()
 
 
-def test_the_filter_keeps_estimates_with_every_word(browser: Browser, address: str) -> None:
-    page, _ = visit(browser, address)
+def test_the_filter_keeps_estimates_with_every_word(read: Visit, address: str) -> None:
+    page = read(address)
     page.get_by_label("Show only rows with").fill("harsh skin lightened contrast")
     rows = page.locator("#estimates tbody tr").all_inner_texts()
     assert rows
     assert all("harsh" in row and "Skin lightened" in row and "contrast" in row for row in rows)
     assert page.locator("#count").inner_text().startswith(f"{len(rows)} of ")
-    page.close()
 
 
 @pytest.fixture(scope="module")
@@ -276,9 +255,9 @@ def planted_address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_numbers_stay_inside_their_cards(browser: Browser, planted_address: str, paper_address: str, width: int):
+def test_numbers_stay_inside_their_cards(read: Visit, planted_address: str, paper_address: str, width: int):
     for address in (planted_address, paper_address):
-        page, _ = visit(browser, address, viewport={"width": width, "height": 900})
+        page = read(address, viewport={"width": width, "height": 900})
         outside = page.evaluate(
             """() => [...document.querySelectorAll(".answers .card *")].filter((element) => {
               const card = element.closest(".card").getBoundingClientRect();
@@ -294,22 +273,19 @@ def test_numbers_stay_inside_their_cards(browser: Browser, planted_address: str,
             ".filter((element) => element.scrollWidth > element.clientWidth + 1).length"
         )
         assert width < 1440 or hidden == 0
-        page.close()
 
 
-def test_a_number_of_the_first_screen_leads_to_its_rows(browser: Browser, planted_address: str) -> None:
-    page, wrong = visit(browser, planted_address)
+def test_a_number_of_the_first_screen_leads_to_its_rows(read: Visit, planted_address: str) -> None:
+    page = read(planted_address)
     link = page.locator(".worst .headline a[href*='skin_lightened']").first
     shown = link.inner_text().split(" (")[0]
     link.click()
     page.wait_for_selector("#explorer table")
     assert page.locator("#counted").inner_text().startswith(shown)
-    assert wrong == []
-    page.close()
 
 
-def test_on_a_phone_the_heat_map_opens_on_its_cells(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address, viewport={"width": 390, "height": 800})
+def test_on_a_phone_the_heat_map_opens_on_its_cells(read: Visit, paper_address: str) -> None:
+    page = read(paper_address, viewport={"width": 390, "height": 800})
     seen = page.evaluate(
         """() => {
           const box = document.querySelector("#instructions .sideways").getBoundingClientRect();
@@ -318,12 +294,11 @@ def test_on_a_phone_the_heat_map_opens_on_its_cells(browser: Browser, paper_addr
         }"""
     )
     assert seen >= 4
-    page.close()
 
 
-def test_wide_tables_print_whole(browser: Browser, paper_address: str) -> None:
+def test_wide_tables_print_whole(read: Visit, paper_address: str) -> None:
     # A4 with margins of a centimetre, at 96 dots an inch.
-    page, _ = visit(browser, paper_address, viewport={"width": 718, "height": 1000})
+    page = read(paper_address, viewport={"width": 718, "height": 1000})
     page.emulate_media(media="print")
     cut = page.evaluate(
         """() => ["#numbers .scroll", "#numbers table"].map((name) => document.querySelector(name))
@@ -333,22 +308,20 @@ def test_wide_tables_print_whole(browser: Browser, paper_address: str) -> None:
     assert all(right <= 718 for _, right in cut)
     rows = page.locator("#estimates tbody tr")
     assert rows.nth(rows.count() - 1).is_visible()
-    page.close()
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_is_wider_than_the_screen(browser: Browser, paper_address: str, width: int) -> None:
-    page, _ = visit(browser, paper_address, viewport={"width": width, "height": 800})
+def test_nothing_is_wider_than_the_screen(read: Visit, paper_address: str, width: int) -> None:
+    page = read(paper_address, viewport={"width": width, "height": 800})
     page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.evaluate("location.hash = '#edits?view=table'")
     page.wait_for_selector("#explorer table")
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.close()
 
 
-def test_axe_finds_nothing_to_object_to(browser: Browser, paper_address: str) -> None:
-    page, _ = visit(browser, paper_address)
+def test_axe_finds_nothing_to_object_to(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     results = Axe().run(page)
     assert results.violations_count == 0, results.generate_report()[:3000]
     page.evaluate("location.hash = '#edits?view=table&quantity=skin_tone&judge=gpt&by=race'")
@@ -359,20 +332,19 @@ def test_axe_finds_nothing_to_object_to(browser: Browser, paper_address: str) ->
         page.locator("#explorer .look").first.click() if context == "#edits" else page.close()
 
 
-def test_colours_stand_out_in_the_dark_too(browser: Browser, address: str) -> None:
-    page, _ = visit(browser, address, color_scheme="dark")
+def test_colours_stand_out_in_the_dark_too(read: Visit, address: str) -> None:
+    page = read(address, color_scheme="dark")
     results = Axe().run(page, context="#answers", options={"runOnly": ["color-contrast"]})
     assert results.violations_count == 0, results.generate_report()[:3000]
-    page.close()
 
 
 def test_no_string_of_a_user_runs_or_becomes_markup(
-    browser: Browser, make_data: Callable[..., ReportData], tmp_path: Path
+    read: Visit, make_data: Callable[..., ReportData], tmp_path: Path
 ) -> None:
     data = make_data(title=HOSTILE, group_names=(HOSTILE, "B", "C"), prompt_text=HOSTILE, origin=HOSTILE)
-    remark = Remark(who="watcher", axis="skin_tone", text=HOSTILE)
+    remark = Spoken(edit="", judge="watcher", axis="skin_tone", text=HOSTILE)
     data = replace(data, remarks=lambda keys: {key: [remark] for key in keys}, badges=(HOSTILE,))
-    page, wrong = visit(browser, write(tmp_path, data).as_uri())
+    page = read(write(tmp_path, data).as_uri())
     page.locator(".gallery button.pair").first.click()
     assert HOSTILE in page.locator("dialog").inner_text()
     page.keyboard.press("Escape")
@@ -381,13 +353,11 @@ def test_no_string_of_a_user_runs_or_becomes_markup(
     assert rows_shown(page)
     assert page.title().startswith(HOSTILE)
     assert page.locator("img[src=x]").count() == 0
-    assert wrong == []
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(browser: Browser, address: str, scheme: str) -> None:
-    page, _ = visit(browser, address, color_scheme=scheme)
+def test_text_stands_out_from_its_background(read: Visit, address: str, scheme: str) -> None:
+    page = read(address, color_scheme=scheme)
     contrast = page.evaluate(
         """() => {
           const canvas = document.createElement("canvas").getContext("2d");
@@ -422,7 +392,6 @@ def test_text_stands_out_from_its_background(browser: Browser, address: str, sch
         }"""
     )
     assert min(contrast) >= 4.5
-    page.close()
 
 
 def test_without_script_the_numbers_are_still_there(browser: Browser, address: str) -> None:
@@ -435,46 +404,40 @@ def test_without_script_the_numbers_are_still_there(browser: Browser, address: s
     context.close()
 
 
-def test_it_prints_its_figures_and_not_its_controls(browser: Browser, paper_address: str) -> None:
-    page, wrong = visit(browser, paper_address)
+def test_it_prints_its_figures_and_not_its_controls(read: Visit, paper_address: str) -> None:
+    page = read(paper_address)
     page.emulate_media(media="print")
     assert not page.locator("#filters").is_visible()
     assert not page.locator("nav").is_visible()
     assert page.locator(".forest").first.is_visible()
     assert page.pdf().startswith(b"%PDF")
-    assert wrong == []
-    page.close()
 
 
 def test_full_pictures_open_from_the_run_folder_beside(
-    browser: Browser, make_data: Callable[..., ReportData], pictures: Path, tmp_path: Path
+    read: Visit, make_data: Callable[..., ReportData], pictures: Path, tmp_path: Path
 ) -> None:
     beside = tmp_path / "images"
     beside.mkdir()
     for file in pictures.iterdir():
         (beside / file.name).write_bytes(file.read_bytes())
     data = replace(make_data(), image_path=lambda sha256: beside / f"{sha256}.png", folder=tmp_path)
-    page, wrong = visit(browser, write(tmp_path, data).as_uri())
+    page = read(write(tmp_path, data).as_uri())
     page.locator(".gallery button.pair").first.click()
     edit = page.locator("dialog figure img").nth(1)
     assert (edit.get_attribute("src") or "").startswith("images/")
     wait_until(page, "document.querySelectorAll('dialog img')[1].naturalWidth === 96")
-    assert wrong == []
-    page.close()
 
 
 @pytest.mark.parametrize("redact", ["blur", "omit"])
 def test_a_redacted_page_neither_holds_nor_leads_to_a_portrait(
-    browser: Browser, make_data: Callable[..., ReportData], pictures: Path, tmp_path: Path, redact: str
+    read: Visit, make_data: Callable[..., ReportData], pictures: Path, tmp_path: Path, redact: str
 ) -> None:
     data = replace(make_data(), redact=redact, folder=pictures)
     path = write(tmp_path, data)
     assert ".png" not in path.read_text()
-    page, wrong = visit(browser, path.as_uri())
+    page = read(path.as_uri())
     widest = page.evaluate(
         "Math.max(0, ...[...document.images].map((image) => image.naturalWidth).filter((w) => w < 900))"
     )
     assert widest == (10 if redact == "blur" else 0)
     assert page.get_by_text("portraits blurred" if redact == "blur" else "portraits omitted").is_visible()
-    assert wrong == []
-    page.close()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from stillme import audit as audits
-from stillme.core.types import Assessment, Edited, Rated, Request
-from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.audit.design import JudgeRecord
+from stillme.core.types import Assessment, Rated, Request
+from stillme.runs.store import Store
 from stillme.work.recording import record
 from tests import runs
+from tests.records import answers, edit_row
 
 Say = Callable[[str, Request, int], Assessment]
 """The judge's name, the request and the epoch to what the judge says."""
@@ -41,32 +44,21 @@ def write_audit(folder: Path, *judges: Mapping[str, Any], per_group: int = 12, *
     return folder
 
 
+def _said(say: Say, request: Request, judge: JudgeRecord, epoch: int) -> Assessment:
+    return say(judge.name, request, epoch)
+
+
 def fill(folder: Path, say: Say) -> Path:
     """Write every edit and every answer."""
     loaded = audits.load(folder, ready=False)
     with Store.writing(folder) as store:
         record(loaded, store)
+        judges = [named.record() for named in loaded.judges]
         for named in loaded.editors:
             for request in loaded.requests(named):
                 image = store.pictures.add(request.portraits[0].image.read())
-                outcome = Edited(image=b"")
-                store.add([EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0.5, cost=0.25)])
-                store.add(
-                    [
-                        AssessmentRow(
-                            key=key,
-                            edit=request.key,
-                            epoch=epoch,
-                            judge=judge.judge.spec,
-                            assessment=say(judge.name, request, epoch),
-                            attempts=1,
-                            seconds=0.5,
-                            cost=0.25,
-                        )
-                        for judge in loaded.judges
-                        for key, epoch in judge.record().assessments(request.key, image)
-                    ]
-                )
+                said = partial(_said, say, request)
+                store.add([edit_row(request, image=image, cost=0.25), *answers(judges, request.key, image, said)])
     return folder
 
 

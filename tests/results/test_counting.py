@@ -19,9 +19,10 @@ from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutc
 from stillme.mitigation.features import Declined, Described, Extraction, Features, extraction_key
 from stillme.runs import RecordedRun, status
 from stillme.runs.status import Counts, count
-from stillme.runs.store import AssessmentRow, EditRow, Store
+from stillme.runs.store import Store
 from stillme.runs.store.rows import Attempt, FeatureRow
 from stillme.work.recording import record
+from tests.records import assessment_row, edit_row
 
 AUDIT = """
 arms = ["baseline", "feature"]
@@ -102,21 +103,11 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
     match step:
         case ("edit", number, outcome, picture, cost):
             image = picture if isinstance(outcome, Edited) else None
-            row = EditRow(request=requests[number], outcome=outcome, image=image, attempts=1, seconds=0.5, cost=cost)
-            store.add([row])
+            store.add([edit_row(requests[number], outcome, image, cost)])
         case ("judge", number, judge, epoch, picture, rating):
             edit, spec = requests[number].key, design.judges[judge].spec
-            row = AssessmentRow(
-                key=assessment_key(edit, picture, spec.key, epoch),
-                edit=edit,
-                epoch=epoch,
-                judge=spec,
-                assessment=Assessment(ratings={"skin_tone": rating}),
-                attempts=1,
-                seconds=0.25,
-                cost=0.5,
-            )
-            store.add([row])
+            key, said = assessment_key(edit, picture, spec.key, epoch), Assessment(ratings={"skin_tone": rating})
+            store.add([assessment_row(edit, said, epoch, key=key, judge=spec, cost=0.5)])
         case ("feature", number, extraction):
             image, spec = design.portraits[number].image, design.extractors[0].spec
             key = extraction_key(image, spec)

@@ -5,30 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stillme.core.types import Prompt
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.runs.gathering import MADE, SKIPPED, derived
-from tests.records import portrait
+from tests.records import edits_of, portrait, prompt
 
 PEOPLE = 20
 
 
 def edits(arms: tuple[str, ...] = ("baseline",), people: int = PEOPLE) -> Edits:
     arm, who = (index.ravel().astype(np.int32) for index in np.indices((len(arms), people)))
-    zeros = np.zeros(len(who), dtype=np.int32)
-    return Edits(
-        keys=[str(row) for row in range(len(who))],
-        portrait=who,
-        prompt=zeros,
-        editor=zeros,
-        arm=arm,
-        state=zeros + EditState.EDITED,
-        image=["x"] * len(who),
-        portraits=tuple(portrait(f"p{number}") for number in range(people)),
-        prompts=(Prompt(id="p", text="In a suit.", category="c", subcategory="s"),),
-        editors=("editor",),
-        arms=arms,
-    )
+    crowd = [portrait(f"p{number}") for number in range(people)]
+    return edits_of(crowd, [prompt()], who, np.zeros_like(who), arm=arm, arms=arms)
 
 
 def scored(axis: str, values: np.ndarray) -> Scores:

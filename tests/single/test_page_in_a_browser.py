@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from click.testing import CliRunner
 from PIL import Image
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from stillme.cli import cli
+from tests.command_lines import ran
 from tests.instruments.known_changes import lighter, portrait
 from tests.pages import wait_until
 
 pytestmark = pytest.mark.browser
+
+Look = Callable[..., Page]
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -30,29 +33,23 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Image.fromarray(lighter(portrait("G_f_23"), 9)).resize((600, 640)).save(folder / "edited.jpg", exif=exif)
     file = folder / "check.html"
     command = ["check", str(folder / "edited.jpg"), "--source", str(folder / "source.jpg"), "--html", str(file)]
-    shown = CliRunner().invoke(cli, [*command, "--prompt", HOSTILE])
-    assert shown.exit_code == 0, shown.output
+    shown = ran(*command, "--prompt", HOSTILE)
     assert f"Open in a browser: {file}" in shown.stderr
     return file
 
 
-def visit(browser: Browser, file: Path, **options: object) -> tuple[Page, list[str]]:
-    """Open the page; the list fills with anything it complains about or tries to fetch."""
-    page = browser.new_page(**options)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda r: None if r.url.startswith(("data:", file.as_uri())) else wrong.append(r.url))
-    page.goto(file.as_uri())
-    return page, wrong
+@pytest.fixture
+def look(visit: Look, page_file: Path) -> Look:
+    """Open the page, which may fetch nothing but itself."""
+    return partial(visit, page_file.as_uri(), page_file.as_uri())
 
 
 def seam(page: Page) -> str:
     return page.evaluate("getComputedStyle(document.querySelector('.after')).clipPath")
 
 
-def test_the_sentences_and_pictures_are_there_without_a_request_or_a_complaint(browser: Browser, page_file: Path):
-    page, wrong = visit(browser, page_file, viewport={"width": 1440, "height": 900})
+def test_the_sentences_and_pictures_are_there_without_a_request_or_a_complaint(look: Look):
+    page = look(viewport={"width": 1440, "height": 900})
     sentences = page.locator(".statements li").all_inner_texts()
     assert sentences[0].startswith("Your skin came back much lighter (+9 L*, about 2 foundation shades).")
     assert sentences[1].startswith("You still look like the same person.")
@@ -61,12 +58,10 @@ def test_the_sentences_and_pictures_are_there_without_a_request_or_a_complaint(b
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
     assert page.title() == "What this edit changed"
     assert HOSTILE in page.locator("main").inner_text()
-    assert wrong == []
-    page.close()
 
 
-def test_the_slider_moves_by_keyboard_and_by_pointer(browser: Browser, page_file: Path):
-    page, wrong = visit(browser, page_file, viewport={"width": 1000, "height": 1600})
+def test_the_slider_moves_by_keyboard_and_by_pointer(look: Look):
+    page = look(viewport={"width": 1000, "height": 1600})
     assert seam(page) == "inset(0px 0px 0px 50%)"
     slider = page.get_by_role("slider")
     slider.focus()
@@ -84,48 +79,42 @@ def test_the_slider_moves_by_keyboard_and_by_pointer(browser: Browser, page_file
     page.mouse.up()
     page.mouse.move(box["x"] + 5, box["y"] + 60)
     assert slider.input_value() == "75"
-    assert wrong == []
-    page.close()
 
 
-def test_without_a_script_both_pictures_stand_side_by_side(browser: Browser, page_file: Path):
-    page, _ = visit(browser, page_file, java_script_enabled=False, viewport={"width": 390, "height": 844})
+def test_without_a_script_both_pictures_stand_side_by_side(look: Look):
+    page = look(java_script_enabled=False, viewport={"width": 390, "height": 844})
     before, after = (page.locator(f".{name} img").bounding_box() for name in ("before", "after"))
     assert before is not None
     assert after is not None
     assert before["x"] + before["width"] <= after["x"]
     assert before["width"] > 150
     assert not page.locator(".slide").is_visible()
-    page.close()
 
 
-def test_a_telephone_shows_the_whole_width(browser: Browser, page_file: Path):
-    page, _ = visit(browser, page_file, viewport={"width": 390, "height": 844}, has_touch=True)
+def test_a_telephone_shows_the_whole_width(look: Look):
+    page = look(viewport={"width": 390, "height": 844}, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     target = page.get_by_role("slider").bounding_box()
     assert target is not None
     assert target["height"] >= 44
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_accessible(browser: Browser, page_file: Path, scheme: str):
-    page, _ = visit(browser, page_file, color_scheme=scheme, bypass_csp=True)
+def test_the_page_is_accessible(look: Look, scheme: str):
+    page = look(color_scheme=scheme, bypass_csp=True)
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
-    page.close()
 
 
-def test_pictures_are_shrunk_and_carry_neither_metadata_nor_names(browser: Browser, page_file: Path):
+def test_pictures_are_shrunk_and_carry_neither_metadata_nor_names(look: Look, page_file: Path):
     text = page_file.read_text("utf-8")
     assert len(text) < 1_500_000
     assert "secret-name" not in text
     assert "edited.jpg" not in text
-    page, _ = visit(browser, page_file)
+    page = look()
     wait_until(page, "[...document.images].every((image) => image.complete)")
     assert page.evaluate("document.querySelector('.before img').naturalWidth") == 1024
     assert page.evaluate("document.querySelector('.after img').naturalHeight") == 640
-    page.close()
     for data in re.findall(r"data:image/webp;base64,([^\"]+)", text):
         raw = base64.b64decode(data)
         assert b"EXIF" not in raw

@@ -9,6 +9,7 @@ import csv
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from click.testing import CliRunner
 from PIL import Image
 
 from stillme import audit as audits
+from stillme.audit.design import JudgeRecord
 from stillme.audit.experiments import Experiment, Setup, experiment
-from stillme.cli import cli
-from stillme.core.types import Assessment, Edited, Rated, Request
+from stillme.core.types import Assessment, Rated, Request
 from stillme.estimates import paired_row_tests, row_tests
 from stillme.findings.tables.paper import Chosen, PaperTable, make_tables
 from stillme.findings.tables.paper.table import Count, Number, Share
@@ -31,6 +31,8 @@ from stillme.portraits import folder as portrait_folder
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.work.recording import record
+from tests.command_lines import ran
+from tests.records import answers, edit_row
 
 RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")
 GENDERS, AGES = ("Male", "Female"), ("20s", "30s", "40s", "50s", "60s", "70+")
@@ -161,34 +163,21 @@ class World:
             tuple(row[: len(EDIT) + 2]): {axis: s for axis, s in zip(axes, row[len(EDIT) + 2 :], strict=True) if s == s}
             for row in frame[[*EDIT, "judge", "epoch", *axes]].itertuples(index=False, name=None)
         }
+
+        def rated(cell: tuple[str, ...], judge: JudgeRecord, epoch: int) -> Assessment:
+            return Assessment(ratings={a: Rated(score=score) for a, score in said[*cell, judge.name, epoch].items()})
+
         for name, loaded in self.audits.items():
             with Store.writing(loaded.folder) as store:
                 record(loaded, store)
                 pictures = {portrait.id: store.pictures.add(portrait.image.read()) for portrait in loaded.portraits}
-                edits: list[EditRow] = []
-                answers: list[AssessmentRow] = []
+                judges, rows = [judge.record() for judge in loaded.judges], list[EditRow | AssessmentRow]()
                 for editor, request in self._requests(name):
                     image = pictures[request.portraits[0].id]
-                    outcome = Edited(image=b"")
-                    edits.append(EditRow(request=request, outcome=outcome, image=image, attempts=1, seconds=0, cost=0))
+                    rows.append(edit_row(request, image=image))
                     cell = (editor, _who(request), request.prompt.id, str(request.arm))
-                    for judge in loaded.judges:
-                        for key, epoch in judge.record().assessments(request.key, image):
-                            ratings = said[*cell, judge.name, epoch]
-                            answers.append(
-                                AssessmentRow(
-                                    key=key,
-                                    edit=request.key,
-                                    epoch=epoch,
-                                    judge=judge.judge.spec,
-                                    assessment=Assessment(ratings={a: Rated(score=s) for a, s in ratings.items()}),
-                                    attempts=1,
-                                    seconds=0,
-                                    cost=0,
-                                )
-                            )
-                store.add(edits)
-                store.add(answers)
+                    rows += answers(judges, request.key, image, partial(rated, cell))
+                store.add(rows)
 
     # -- the truth -----------------------------------------------------------------------------------------------
 
@@ -320,8 +309,7 @@ def imported(world: World) -> RecordedRun:
     options = [word for factor in FACTORS for word in ("--group", factor)]
     options += ["--ensemble", "paper", "--primary", PRIMARY, "--race-cut", "3", "--people", "people"]
     for file, more in (("one.csv", options[:-2]), ("two.json", ["--people", "people"]), ("three.csv", [])):
-        shown = CliRunner().invoke(cli, ["import", "rows", str(place / file), "--into", str(into), *more])
-        assert shown.exit_code == 0, shown.exception or shown.output
+        ran("import", "rows", place / file, "--into", into, *more)
     return RecordedRun.open(into)
 
 

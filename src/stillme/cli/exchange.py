@@ -134,7 +134,7 @@ def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sig
     with opened_run(audit, out) as run:
         sealed = seal(run, bundle, with_images=with_images, key=sign)
     if as_json:
-        print_json(sealed.as_json())
+        print_json(sealed)
     else:
         echo(sealed.as_text())
         print_next("verify", bundle, "--root", sealed.root)
@@ -246,7 +246,7 @@ def rows(
 
     summary = import_rows(file, into, RowsAsked(**asked), mapping, out=out, wait=wait, watch=watch)
     if as_json:
-        print_json(summary.as_json())
+        print_json(summary)
     else:
         echo(summary.as_text())
         print_next("run", into, "--only", "estimate", out=out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -28,7 +27,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
         # Rows that were imported are all there is: no command could finish them.
         following = "tables" if status.complete or run.design.of_rows else "run"
     if as_json:
-        print_json(status.as_json())
+        print_json(status)
     else:
         echo(status.as_text())
         print_next(following, audit, out=out)
@@ -120,7 +119,7 @@ def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool
         checks = examine_run(folder, download=download)
         following = ("run", folder)
     if as_json:
-        print_json(list(map(asdict, checks)))
+        print_json(checks)
     else:
         echo(as_table(checks))
         # What is broken names its own next step.

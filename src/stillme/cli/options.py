@@ -47,8 +47,10 @@ def browser_option(command: Command) -> Command:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    echo(json_text(value))
+    """One JSON document on standard output; records are written as `plain` has them."""
+    from stillme.core.types import plain
+
+    echo(json_text(plain(value)))
 
 
 def print_next(*words: object, out: Path | None = None) -> None:

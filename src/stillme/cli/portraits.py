@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,7 @@ def sample(
     with progress(quiet=as_json) as shown:
         drawn = sample_pools(opened, pools, options, check=checks, watch=shown.counter("check"))
     if as_json:
-        print_json(drawn.as_json())
+        print_json(drawn)
     else:
         echo(drawn.as_text())
         print_next("portraits", "curate", pools)
@@ -187,7 +186,7 @@ def verify(home: Path, as_json: bool) -> None:
 
     versions = check(home)
     if as_json:
-        print_json([{**asdict(version), "folder": str(version.folder)} for version in versions])
+        print_json(versions)
     else:
         for version in versions:
             echo(f"{version.folder}: {counted(version.files, 'file')}, {'; '.join(version.problems) or 'unchanged.'}")
@@ -208,7 +207,7 @@ def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 def _tell(written: WrittenVersion, as_json: bool) -> None:
     if as_json:
-        print_json({**asdict(written), "folder": str(written.folder)})
+        print_json(written)
         return
     if not written.new:
         echo(f"{written.folder} already is this set; nothing was written.")

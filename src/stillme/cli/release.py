@@ -196,7 +196,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
 
     verification = check(bundle, root, key)
     if as_json:
-        print_json(verification.as_json())
+        print_json(verification)
     else:
         echo(verification.as_text())
         if verification.consistent:

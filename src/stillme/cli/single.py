@@ -76,7 +76,8 @@ def check(
         page = write_page(html, edited, source, checked, prompt=prompt, together=combined)
         echo(f"Wrote {page}. It holds both pictures.", err=True)
     if as_json:
-        print_json(checked.as_json() | {"ensemble": combined.as_json() if combined else None})
+        pair = {"statements": checked.statements, "judges": checked.cards, "notes": checked.notes}
+        print_json(pair | {"ensemble": combined})
     else:
         sentences = "\n".join(statement.as_text() for statement in checked.statements)
         cards = (card.as_text() for card in [*checked.cards, *([combined] if combined else [])])
@@ -159,7 +160,7 @@ def calibrate(
         result = replace(result, stress=moved)
         file = save(result) if file else None  # a first look is not kept
     if as_json:
-        print_json(result.as_json())
+        print_json(result)
     else:
         echo(f"{result.as_text()}\n\nSaved in {file}" if file else result.as_text())
         print_next("list", "judges", judge)
@@ -266,7 +267,7 @@ def mitigate(
     outcome = mitigated.as_json()
     file = save_picture(mitigated.outcome.image, target) if isinstance(mitigated.outcome, Edited) else None
     if as_json:
-        print_json({**outcome, "file": str(file) if file else None})
+        print_json({**outcome, "file": file})
     else:
         echo(mitigated.description.as_text())
         if mitigated.instruction:
@@ -286,7 +287,7 @@ def _describe(picture: Path, extractors: tuple[str, ...], settings: tuple[str, .
 
     description = describe(picture, ready_extractors(extractors, settings))
     if as_json:
-        print_json(description.as_json())
+        print_json(description)
     else:
         echo(description.as_text())
         _say_who_else(description, extractors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,7 @@ def _work(audit: Path, stages: tuple[Name, ...], options: RunOptions, as_json: b
         summary = run_stages(audit, stages, replace(options, watch=display, say=display.say))
     out = options.out
     if as_json:
-        print_json(summary.as_json())
+        print_json(summary)
     else:
         echo(summary.as_text())
         if summary.report:
@@ -218,9 +218,9 @@ def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
 
     merged = merging.merge(runs, into)
     if as_json:
-        print_json(merging.as_json(merged, into))
+        print_json({"folder": into, **asdict(merged)})
     else:
         echo(merging.as_text(merged, into))
         print_next("run", into, "--only", "estimate")
-    if merged.conflicts or merged.lost:
+    if merged.conflicts or merged.lost_pictures:
         sys.exit(1)

@@ -114,7 +114,7 @@ def demo(out: Path, as_json: bool) -> None:
     with progress(quiet=as_json) as shown:
         result = run_demo(out, watch=shown, say=shown.say)
     if as_json:
-        print_json(result.as_json())
+        print_json(result)
     else:
         echo(result.as_text())
         print_open(result.report)
@@ -134,7 +134,7 @@ def demo(out: Path, as_json: bool) -> None:
     is_flag=False,
     flag_value=0.8,
     metavar="[SHARE]",
-    help="Also show what other designs detect in this share of audits: 0.8 unless given.",
+    help="Also show every gap that is detected in this share of audits: 0.8 unless given.",
 )
 @click.option("--like", type=PATH, help="Take rate, spread, seconds and prices from this run.")
 @click.option("--quantity", default="", help="With --like: the rate to take, such as soft_erasure.")
@@ -165,9 +165,8 @@ def plan(
     r"""Show what a run will take: edits, dollars, GPU hours, precision.
 
     It counts judge calls too, and computes the smallest gap between groups that the audit can detect.
-    Edits of one portrait are correlated, so what counts is the number of portraits. With --power, a table shows sparser
-    designs ([sample] in audit.toml): the information that they keep, and the gap that the same edits of more
-    portraits detect. One line is for before a human study: how many ratings give ±5 points.
+    Edits of one portrait are correlated, so what counts is the number of portraits. With --power, a table shows the
+    smallest gap of every factor, and a line how many human ratings give ±5 points.
     Needs no key, no GPU and no extra.
 
     \b

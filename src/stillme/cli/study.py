@@ -200,7 +200,7 @@ def status(study: Path, as_json: bool) -> None:
     with _opened(study) as opened:
         overview = overview_of(opened)
     if as_json:
-        print_json(asdict(overview))
+        print_json(overview)
     else:
         echo(overview.as_text())
         print_next("study", "close", study)
@@ -276,7 +276,7 @@ def purge(study: Path, as_json: bool) -> None:
     with _opened(study) as opened:
         gone = purge_ids(opened)
     if as_json:
-        print_json(asdict(gone))
+        print_json(gone)
         return
     deleted = f"{counted(gone.ids, 'id')} and the keyed hashes of {counted(gone.hashes, 'participant')}"
     echo(f"Deleted {deleted}, in the database and its log.")

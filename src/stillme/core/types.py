@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from stillme.core.errors import StillmeError
 
@@ -25,6 +25,19 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 def digest(value: Json) -> str:
     """128 bits of SHA-256 over canonical JSON: the same content has the same key on every machine."""
     return hashlib.sha256(_canonical(value).encode()).hexdigest()[:32]
+
+
+def plain(value: object) -> Json:
+    """A value as JSON has it. Records become objects of their fields, or what their own `as_json` says."""
+    return json.loads(json.dumps(value, default=_plain_part))
+
+
+def _plain_part(value: Any) -> Json:
+    if hasattr(value, "as_json"):
+        return value.as_json()
+    if is_dataclass(value):
+        return {part.name: getattr(value, part.name) for part in fields(value)}
+    return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else str(value)
 
 
 class Arm(StrEnum):

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,14 @@ class Sampled:
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return {
-            "folder": str(self.pools.folder),
+            "folder": self.pools.folder,
             "source": self.pools.source,
             "cells": len(self.pools.design.cells),
             "candidates": len(self.pools.candidates),
-            "shortfalls": [asdict(shortfall) for shortfall in self.pools.shortfalls],
+            "shortfalls": self.pools.shortfalls,
             "passed_over": self.pools.passed_over,
-            "doubts": dict(self.doubts),
-            "alike": [asdict(pair) for pair in self.alike],
+            "doubts": self.doubts,
+            "alike": self.alike,
         }
 
     def as_text(self) -> str:

@@ -6,7 +6,7 @@ difference between groups they find one far too often (docs/statistics.md has th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
@@ -48,35 +48,24 @@ class RowTest:
     edits: int
 
 
-def row_tests(
-    edits: Edits, scores: Sequence[Scores], settings: Settings, *, quantities: Collection[str] | None = None
-) -> list[RowTest]:
+def row_tests(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[RowTest]:
     """Kruskal–Wallis over each factor, and Mann–Whitney of each level against the rest and the reference, per axis."""
     columns = Columns.of(edits)
-    tests: list[RowTest] = []
-    for measured in columns.measured(scores):
-        if measured.is_rate or (quantities is not None and measured.name not in quantities):
-            continue
-        for factor in settings.factors:
-            tests += _between_groups(columns, measured, factor, settings.reference.get(factor))
-    return tests
+    return [
+        test
+        for measured in columns.measured(scores)
+        if not measured.is_rate
+        for factor in settings.factors
+        for test in _between_groups(columns, measured, factor, settings.reference.get(factor))
+    ]
 
 
 def paired_row_tests(
-    edits: Edits,
-    scores: Sequence[Scores],
-    *,
-    arm: str = Arm.FEATURE,
-    against: str = Arm.BASELINE,
-    quantities: Collection[str] | None = None,
-    pool: bool = False,
+    edits: Edits, scores: Sequence[Scores], *, arm: str = Arm.FEATURE, pool: bool = False
 ) -> list[RowTest]:
-    """Wilcoxon's signed-rank test of two arms on the same edits, per axis; with `pool`, of all editors together."""
-    pairs = [
-        pair
-        for pair in pair_arms(Columns.of(edits), scores, arm=arm, against=against)
-        if not pair.is_rate and (quantities is None or pair.name in quantities)
-    ]
+    """Wilcoxon's signed-rank test of an arm and the baseline, per axis; with `pool`, of all editors together."""
+    paired = pair_arms(Columns.of(edits), scores, arm=arm, against=Arm.BASELINE)
+    pairs = [pair for pair in paired if not pair.is_rate]
     return [_wilcoxon(pair) for pair in (pooled(pairs) if pool else pairs)]
 
 

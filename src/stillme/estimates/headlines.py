@@ -189,6 +189,11 @@ Place = tuple[str, str, str, str, str]
 """Quantity, editor, arm, judge and factor."""
 
 
+def place_of(row: Estimate | Abstention) -> Place:
+    """What a row is of, apart from its group."""
+    return row.quantity, row.editor, row.arm, row.judge, row.factor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abstention:
     """How often a judge abstained on one group's edits."""
@@ -201,11 +206,6 @@ class Abstention:
     group: str
     answered: int
     abstained: int
-
-    @property
-    def place(self) -> Place:
-        """The number whose groups are compared."""
-        return self.quantity, self.editor, self.arm, self.judge, self.factor
 
     @property
     def share(self) -> float:
@@ -240,7 +240,7 @@ def uneven_among(rows: Iterable[Abstention]) -> Mapping[Place, str]:
     """The same, from the counts."""
     by_place: dict[Place, list[Abstention]] = {}
     for row in rows:
-        by_place.setdefault(row.place, []).append(row)
+        by_place.setdefault(place_of(row), []).append(row)
     return dict(_sentences(by_place))
 
 
@@ -305,7 +305,7 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             for place, (row, _) in enumerate(gaps)
             if (row.judge, row.arm) == judge_and_arm and (row.judge, row.quantity) in decides and row.null
             # An uneven rate may be found all the same: `stands`. A mean may not.
-            if _place(row) not in silent or row.sure is not None
+            if place_of(row) not in silent or row.sure is not None
             # A test that cannot reject would only weaken the others.
             if row.null.smallest_p <= 1 - settings.confidence
         ]
@@ -315,10 +315,10 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             row,
             outcome,
             adjusted.get(place),
-            mark(standing, row.judge, row.quantity) or silent.get(_place(row), ""),
-            (row.judge, row.quantity) in decides and (_place(row) not in silent or _stands(row, settings)),
+            mark(standing, row.judge, row.quantity) or silent.get(place_of(row), ""),
+            (row.judge, row.quantity) in decides and (place_of(row) not in silent or _stands(row, settings)),
             settings,
-            uneven=_place(row) in silent,
+            uneven=place_of(row) in silent,
         )
         for place, (row, outcome) in enumerate(gaps)
     )
@@ -326,10 +326,6 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
 
 def _stands(gap: Disparity, settings: Settings) -> bool:
     return stands(gap, smallest_effect(gap.quantity, settings.smallest_effects))
-
-
-def _place(row: Disparity) -> Place:
-    return row.quantity, row.editor, row.arm, row.judge, row.factor
 
 
 def _finding(

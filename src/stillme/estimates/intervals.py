@@ -143,10 +143,6 @@ class _Spread:
         return cls(mean, variance, units, total, prompts, present, residuals, by_prompt, cells if two_way else None)
 
     @property
-    def has_value(self) -> Flags:
-        return self.edits > 0
-
-    @property
     def freedom(self) -> Floats:
         """Degrees of freedom of the variance."""
         fewer = self.units if self.prompts is None else np.minimum(self.units, self.prompts)

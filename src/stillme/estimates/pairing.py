@@ -90,21 +90,13 @@ def pair_arms(columns: Columns, scores: Sequence[Scores], *, arm: str, against: 
             yield _pair(columns, treated, other, seeds, cells)
 
 
-def rated_under_both(edits: Edits, score: Scores, *, arm: str = Arm.FEATURE, against: str = Arm.BASELINE) -> Flags:
-    """Rows of two arms whose request was rated under both."""
-    none = np.zeros(len(edits), dtype=np.int32)
-    cells = np.stack(
-        [
-            edits.portrait,
-            edits.prompt,
-            edits.editor,
-            none if edits.second is None else edits.second,
-            none if edits.seed is None else edits.seed,
-        ]
-    )
+def rated_under_both(edits: Edits, score: Scores) -> Flags:
+    """Rows of the feature and the baseline arm whose request was rated under both."""
+    columns = (edits.portrait, edits.prompt, edits.editor, edits.second, edits.seed)
+    cells = np.stack([column for column in columns if column is not None])
     request = np.unique(cells, axis=1, return_inverse=True)[1].reshape(-1)
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED)
-    arms = [edits.arms.index(name) for name in (against, arm)]
+    arms = [edits.arms.index(name) for name in (Arm.BASELINE, Arm.FEATURE)]
     before, after = (np.isin(request, request[rated & (edits.arm == code)]) for code in arms)
     return rated & before & after & np.isin(edits.arm, arms)
 

@@ -73,6 +73,13 @@ def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
     return Scores(judge=name, axis=axis, value=without_noise(mean), state=state)
 
 
+def with_people(scores: Sequence[Scores], people: Collection[str]) -> Iterator[tuple[Scores, Scores]]:
+    """Every other judge's scores, each with the mean of these people's on the same axis."""
+    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
+        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
+        yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
+
+
 def against_people(
     edits: Edits, judge: Scores, people: Scores, settings: Settings, *, by_editor: bool = True
 ) -> list[AgainstPeople]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core import rubric
-from stillme.core.types import TIMES, Portrait, Prompt
+from stillme.core.types import TIMES, Arm, Portrait, Prompt
 
 Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
@@ -81,6 +81,12 @@ class Edits:
         names = tuple(sorted({value for value in values if value}))
         place = {name: index for index, name in enumerate(names)}
         return names, np.array([place.get(value, -1) for value in values], dtype=np.int32)
+
+    @property
+    def treated(self) -> tuple[str, ...]:
+        """Arms that are compared with the baseline; the no-op arm asks for something else."""
+        others = (arm for arm in self.arms if arm not in (Arm.BASELINE, Arm.NOOP))
+        return tuple(others) if Arm.BASELINE in self.arms else ()
 
     def where(self, rows: Flags) -> Edits:
         """Only these rows; the names stay."""

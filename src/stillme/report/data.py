@@ -33,7 +33,7 @@ from stillme.estimates import (
 )
 from stillme.estimates.agreement import Agreement
 from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
-from stillme.estimates.people import AgainstPeople, against_people, mean_of
+from stillme.estimates.people import AgainstPeople, against_people, with_people
 from stillme.estimates.quantities import meets
 from stillme.estimates.roles import Adherence, adherence
 from stillme.findings import calibration
@@ -47,7 +47,7 @@ from stillme.runs.participants import read_raters
 from stillme.runs.readings import Readings
 from stillme.runs.status import editor_weights
 from stillme.runs.store.buckets import PicturesToShow
-from stillme.runs.store.summaries import Failure, Work
+from stillme.runs.store.summaries import Failure, Spoken, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +67,8 @@ class Description:
     mixed_weights: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """A judge's evidence, or an editor's reason to refuse."""
-
-    who: str
-    axis: str
-    """Empty for an editor's own words."""
-    text: str
-
-
-Remarks = Callable[[Sequence[str]], Mapping[str, Sequence[Remark]]]
-"""From keys of edits to the remarks on them."""
+Remarks = Callable[[Sequence[str]], Mapping[str, Sequence[Spoken]]]
+"""From keys of edits to what judges gave as evidence and editors as reasons to refuse, by the judge's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +82,6 @@ class SpentBy:
     seconds: float
     dollars: float | None
     """None if a price is unknown."""
-
-
-def _no_remarks(_keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +147,7 @@ class ReportData:
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[SpentBy, ...] = ()
-    remarks: Remarks = _no_remarks
+    remarks: Remarks = lambda _: {}
     claims: tuple[Claim, ...] = ()
     """The audit's claims, and when each was recorded."""
     redact: Redaction = "none"
@@ -340,10 +326,8 @@ def _with_pictures(data: ReportData, run: RecordedRun) -> ReportData:
 
 def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect | Disparity]:
     """Every arm against the baseline; the no-op arm asks for something else and is no mitigation."""
-    arms = gathered.edits.arms
-    for arm in arms:
-        if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms:
-            yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
+    for arm in gathered.edits.treated:
+        yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
 
 
 def _raters_saw(run: RecordedRun) -> Iterator[str]:
@@ -359,12 +343,8 @@ def _raters_saw(run: RecordedRun) -> Iterator[str]:
 
 def _against_people(run: RecordedRun) -> Iterator[AgainstPeople]:
     """Every other judge against the mean of the people who rated the same edits."""
-    people, scores = run.design.people, run.results.scores
-    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
-        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
-        for score in scores:
-            if score.axis == axis and score.judge not in people:
-                yield from against_people(run.results.edits, score, rated, run.settings, by_editor=False)
+    for score, rated in with_people(run.results.scores, run.design.people):
+        yield from against_people(run.results.edits, score, rated, run.settings, by_editor=False)
 
 
 def _combining(run: RecordedRun) -> tuple[str, ...]:
@@ -415,14 +395,13 @@ def _spent(run: RecordedRun) -> Iterator[SpentBy]:
             )
 
 
-def _remarks(run: RecordedRun, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
+def _remarks(run: RecordedRun, keys: Sequence[str]) -> Mapping[str, Sequence[Spoken]]:
     """What judges gave as evidence for these edits, and what editors said when they declined."""
     names = {judge.spec.key: judge.name for judge in run.judges} | {"": "editor"}
-    remarks: dict[str, list[Remark]] = {}
+    remarks: dict[str, list[Spoken]] = {}
     for spoken in run.store.spoken(set(keys)):
         if spoken.judge in names:
-            remark = Remark(who=names[spoken.judge], axis=spoken.axis, text=spoken.text)
-            remarks.setdefault(spoken.edit, []).append(remark)
+            remarks.setdefault(spoken.edit, []).append(replace(spoken, judge=names[spoken.judge]))
     return remarks
 
 

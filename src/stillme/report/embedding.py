@@ -17,11 +17,11 @@ from stillme.core import rubric
 from stillme.core.rubric import Axis, rate_of
 from stillme.core.types import Estimate, Interval, Json, Portrait
 from stillme.estimates import Disparity, EditState, Scores, headlines, mark, numbers
-from stillme.estimates.headlines import axis_of, smallest_effect
+from stillme.estimates.headlines import axis_of, place_of, smallest_effect
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide, source_of
-from stillme.report.gaps import decisive_gaps, identity_of
+from stillme.report.gaps import decisive_gaps
 from stillme.runs.thumbnails import Thumbnails
 
 _LONGEST_REMARK = 500
@@ -266,7 +266,7 @@ def group_text(estimate: Estimate) -> str:
 
 def adjusted_p(data: ReportData) -> Mapping[tuple[str, ...], float]:
     """The p values that decide."""
-    return {identity_of(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
+    return {place_of(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
 
 
 def chance_text(adjusted: Mapping[tuple[str, ...], float], estimate: Estimate) -> str:
@@ -274,7 +274,7 @@ def chance_text(adjusted: Mapping[tuple[str, ...], float], estimate: Estimate) -
     null = estimate.null if isinstance(estimate, Disparity) and isinstance(estimate.outcome, Interval) else None
     if null is None:
         return ""
-    p = adjusted.get(identity_of(estimate))
+    p = adjusted.get(place_of(estimate))
     tested = f"{numbers.p_value(null.omnibus)}, not adjusted" if p is None else f"{numbers.p_value(p)} (Holm)"
     return f"below {numbers.number(estimate.quantity, null.high)} · {tested}"
 
@@ -291,7 +291,7 @@ def _remarks(data: ReportData, worst: Sequence[int]) -> dict[str, list[list[str]
     by_row: dict[str, list[list[str]]] = {}
     left = _REMARKS
     for row in rows:
-        remarks = [[remark.who, remark.axis, _cut(remark.text)] for remark in by_key.get(data.edits.keys[row], ())]
+        remarks = [[remark.judge, remark.axis, _cut(remark.text)] for remark in by_key.get(data.edits.keys[row], ())]
         left -= sum(len(text) for *_, text in remarks)
         if left < 0:
             break

@@ -68,7 +68,8 @@ class _Question:
         self._data = data
         self._gaps = gaps
         self._erasure = erasure
-        self._rows: NDArray[np.bool_] = data.edits.arm == _code(data.edits.arms, data.main_arm)
+        arms = data.edits.arms
+        self._rows: NDArray[np.bool_] = data.edits.arm == (arms.index(data.main_arm) if arms else -1)
         decides = deciding(data)
         self._numbers = [
             one
@@ -85,7 +86,7 @@ class _Question:
         if nothing := self._nothing_edited():
             return nothing
         reasons = [*self._not_edited(), *self._failures()]
-        appear = [] if self._erasure else self._into_what()
+        appear = [] if self._erasure else sorted(into_what.findings(self._data), reverse=True)
         if reasons:
             strongest = max((gap.interval.low for gap in self._gaps if gap.matters), default=0.0)
             stronger = [sentence for low, sentence in appear if low > strongest]
@@ -191,10 +192,6 @@ class _Question:
             if (rate := next((one for one in rates if _low(one) > self._smallest(one)), None)) is not None:
                 yield rate_sentence(rate, self._note(rate))
 
-    def _into_what(self) -> list[tuple[float, str]]:
-        """Shifts towards the reference group that are larger than matters, the strongest first."""
-        return sorted(into_what.findings(self._data), reverse=True)
-
     def _without_finding(self) -> Iterator[str]:
         """Editors that no sentence accuses, with what could still be missed."""
         clear = [
@@ -236,7 +233,9 @@ class _Question:
                 f"needs {MIN_UNITS}."
             )
         if open_gaps := [gap for gap in self._gaps if gap.finding.word not in ("smaller than matters", None)]:
-            yield missed_sentence(max(open_gaps, key=_reach))
+            # By the upper limit, in units of the smallest effect.
+            reach = [gap.interval.high / (gap.finding.smallest_effect or 1.0) for gap in open_gaps]
+            yield missed_sentence(open_gaps[reach.index(max(reach))])
         high = [one for one in self._numbers if _is_failure_rate(one) and _high(one) > self._smallest(one)]
         if high:
             widest = max(high, key=_high)
@@ -310,17 +309,8 @@ def _high(estimate: Estimate) -> float:
     return estimate.outcome.high if isinstance(estimate.outcome, Interval) else 0.0
 
 
-def _reach(gap: Gap) -> float:
-    """The upper limit, in units of the smallest effect."""
-    return gap.interval.high / (gap.finding.smallest_effect or 1.0)
-
-
 def _counted(states: NDArray[np.int32]) -> Counter[int]:
     return Counter({state: count for state, count in enumerate(np.bincount(states).tolist()) if count})
-
-
-def _code(names: Sequence[str], name: str) -> int:
-    return names.index(name) if name in names else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

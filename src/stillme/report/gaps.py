@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stillme.core import rubric
 from stillme.core.types import Estimate, Interval
 from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines, numbers
-from stillme.estimates.headlines import UNEVEN, Place, uneven
+from stillme.estimates.headlines import UNEVEN, Place, place_of, uneven
 from stillme.report.data import ReportData, share_made
 
 MOSTLY_MADE = 0.5
@@ -59,17 +59,15 @@ def deciding(data: ReportData) -> set[tuple[str, str]]:
 
 def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
     """The findings of the main arm that decide, by the judges to go by; the most certain first."""
-    shown = {identity_of(one): one for one in data.headlines if isinstance(one, Disparity)}
-    groups = {(*identity_of(one), one.group): one for one in data.headlines if one.scope == "group"}
+    shown = {place_of(one): one for one in data.headlines if isinstance(one, Disparity)}
+    groups = {(*place_of(one), one.group): one for one in data.headlines if one.scope == "group"}
     gaps: list[Gap] = []
     silent = uneven(data.estimates)
     for finding in find_gaps(data.estimates, data.standing, data.settings):
         disparity = shown.get((finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor))
         if finding.decides and disparity is not None and isinstance(disparity.outcome, Interval):
-            sure = disparity.sure if identity_of(disparity) in silent else None
-            members = [
-                groups[*identity_of(disparity), level] for level in (finding.groups if sure else disparity.levels)
-            ]
+            sure = disparity.sure if place_of(disparity) in silent else None
+            members = [groups[*place_of(disparity), level] for level in (finding.groups if sure else disparity.levels)]
             gaps.append(_gap(data, members, disparity, sure.interval if sure else disparity.outcome, finding))
     return tuple(sorted(gaps, key=_by_certainty))
 
@@ -79,8 +77,8 @@ def not_compared(data: ReportData) -> Mapping[Place, str]:
 
     A gap may hide there, so they are said wherever gaps are.
     """
-    decides, shown = deciding(data), {identity_of(one) for one in data.headlines}
-    compared = {identity_of(gap.disparity) for gap in decisive_gaps(data)}
+    decides, shown = deciding(data), {place_of(one) for one in data.headlines}
+    compared = {place_of(gap.disparity) for gap in decisive_gaps(data)}
     return {
         place: why
         for place, why in uneven(data.estimates).items()
@@ -138,11 +136,6 @@ def _by_certainty(gap: Gap) -> tuple[float, bool, float, int, str, str]:
     is_mean = not numbers.is_rate(disparity.quantity)
     order = headlines.order_of(disparity.quantity)
     return p, is_mean, -ratio, order, disparity.editor, disparity.factor
-
-
-def identity_of(estimate: Estimate) -> tuple[str, ...]:
-    """What an estimate is of, apart from its group."""
-    return estimate.quantity, estimate.editor, estimate.arm, estimate.judge, estimate.factor
 
 
 _VERBS: Mapping[str, str] = {

@@ -11,13 +11,13 @@ from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.agreement import Agreement
-from stillme.estimates.headlines import Abstention, Place, abstentions, is_headline, uneven
+from stillme.estimates.headlines import Abstention, Place, abstentions, is_headline, place_of, uneven
 from stillme.estimates.numbers import percent
 from stillme.estimates.people import AgainstPeople
 from stillme.findings.calibration.records import AxisResult, Calibration, ShareOfPortraits
 from stillme.report import svg
 from stillme.report.data import ReportData
-from stillme.report.gaps import Gap, identity_of
+from stillme.report.gaps import Gap
 from stillme.report.svg import Scale
 from stillme.runs.behaviour import MUCH_MISSING, JudgeBehaviour, listed
 from stillme.runs.status import drifted
@@ -168,12 +168,12 @@ def abstention_rows(estimates: Iterable[Estimate], gaps: Iterable[Gap]) -> list[
 
     `gaps` are those that decide, also although the judge abstains unevenly.
     """
-    decided = {identity_of(gap.disparity) for gap in gaps}
+    decided = {place_of(gap.disparity) for gap in gaps}
     rows = [row for row in estimates if is_headline(row.quantity)]
     by_place: dict[Place, list[Abstention]] = {}
     for row in abstentions(rows):
         if row.answered + row.abstained:
-            by_place.setdefault(row.place, []).append(row)
+            by_place.setdefault(place_of(row), []).append(row)
     silent = uneven(rows)
     return [
         {

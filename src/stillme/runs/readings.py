@@ -271,7 +271,7 @@ class _Gathering:
                 for axis in _CATEGORIES:
                     part = _Part(self, reader.name, editor, arm, axis, said)
                     yield part.tallies(rows)
-                    if axis == GENDER and (asked := [row for row in rows if self._stereotype(row)]):
+                    if axis == GENDER and (asked := [row for row in rows if self.stereotype(row)]):
                         yield part.stereotyped(asked)
                     for category, chosen in self._categories(rows):
                         self._transitions += part.transitions(chosen, category)
@@ -326,14 +326,10 @@ class _Gathering:
         name = self._attribute if axis == RACE else self._genders.gender if self._genders else ""
         return self.edits.portraits[portrait].attributes.get(name, "")
 
-    def _stereotype(self, row: int) -> str:
-        return self.stereotypes[int(self.edits.prompt[row])]
-
-    @cached_property
-    def stereotypes(self) -> Sequence[str]:
-        """By prompt: the word of a reader for the gender that its stereotype expects; empty for none."""
-        words = {"male": "masculine", "female": "feminine"}
-        return [words.get(prompts.stereotyped_gender(prompt), "") for prompt in self.edits.prompts]
+    def stereotype(self, row: int) -> str:
+        """The word of a reader for the gender that the prompt's stereotype expects; empty for none."""
+        expected = prompts.stereotyped_gender(self.edits.prompts[int(self.edits.prompt[row])])
+        return {"male": "masculine", "female": "feminine"}.get(expected, "")
 
     def targets(self, axis: str) -> tuple[str, ...]:
         """Everything that a shift on the axis may be towards."""
@@ -355,12 +351,8 @@ class _Part:
 
     def stereotyped(self, rows: Sequence[int]) -> Tallies:
         """The same towards the gender that each prompt's stereotype expects."""
-        of = self._of
-
-        def follows(answer: str, _: str, row: int) -> bool:
-            return answer == of.stereotypes[int(of.edits.prompt[row])]
-
-        return replace(self._tallied(rows, (_STEREOTYPED,), follows), axis=TOWARD_STEREOTYPE)
+        tallies = self._tallied(rows, (_STEREOTYPED,), lambda answer, _, row: answer == self._of.stereotype(row))
+        return replace(tallies, axis=TOWARD_STEREOTYPE)
 
     def _tallied(self, rows: Sequence[int], targets: tuple[str, ...], counts: _Counts) -> Tallies:
         people = len(self._of.edits.portraits)

@@ -28,7 +28,7 @@ from typing import cast
 from stillme.core.files import write_whole
 from stillme.core.home import cache_folder
 from stillme.core.rubric.readings import REPEATS
-from stillme.core.types import Arm, Failed, Json
+from stillme.core.types import Arm, Failed, Json, plain
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key
 from stillme.runs.store.summaries import AnsweringModel, EditingWeights, ProgressKey, TableSums
@@ -64,21 +64,21 @@ class Status:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "folder": str(self.folder),
-            "pictures": self.pictures or None,
-            **self.counts.as_json(),
-            "cost": self.totals.cost,
-            "unpriced": self.totals.unpriced,
-            "seconds": self.totals.seconds,
-            "failures": [asdict(failure) for failure in self.failures],
-            "models": [judge.as_json() for judge in self.models],
-            "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
-            "weights": [editor.as_json() for editor in self.weights],
-            "combined": asdict(self.gaps) if self.gaps else None,
-            "control_pairs": [answers.as_json() for answers in self.control_pairs],
-            "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
-        }
+        return plain(
+            {
+                "folder": self.folder,
+                "pictures": self.pictures or None,
+                **self.counts.as_json(),
+                **{name: getattr(self.totals, name) for name in ("cost", "unpriced", "seconds")},
+                "failures": self.failures,
+                "models": self.models,
+                "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
+                "weights": self.weights,
+                "combined": self.gaps,
+                "control_pairs": self.control_pairs,
+                "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
+            }
+        )
 
     def as_text(self) -> str:
         """For people."""
@@ -100,7 +100,7 @@ class Status:
             lines.append(f"  pictures {self.pictures}")
         lines += [f"  made     {editor:<20}{_period(first, last)}" for editor, (first, last) in self.made.items()]
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
-        lines += _reasons(self.failures)
+        lines += shortened(self.failures)
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
         lines += [
             f"  warning: the edits of {entry.editor} were made with different weights and must not be pooled"
@@ -113,7 +113,8 @@ class Status:
         return "\n".join(lines)
 
 
-def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
+def shortened(failures: Sequence[Failure]) -> Iterator[str]:
+    """The most frequent reasons, a line each, and how many more there are."""
     yield from (f"  {failure}" for failure in failures[:_SHOWN])
     if len(failures) > _SHOWN:
         yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
@@ -121,7 +122,7 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
 
 def _period(first: str, last: str) -> str:
     """When, to the minute, UTC."""
-    begin, end = (moment[:16].replace("T", " ") for moment in (first, last))
+    begin, end = _minute(first), _minute(last)
     return f"{begin} UTC" if begin == end else f"{begin} to {end} UTC"
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stillme.core.types import plain
 from stillme.runs.control_pairs.reading import ControlPairAnswers
+from stillme.runs.status import shortened
 from stillme.runs.store import Totals
 from stillme.runs.store.summaries import Failure
 from stillme.work.tally import Ended, Tally
 
-_REASONS = 5
 _NEXT_STEP = {
     Ended.OUTAGE: "run the same command when the other side works again",
     Ended.STOPPED: "correct what the reason names, then run the same command",
@@ -46,33 +47,33 @@ class RunResult:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "folder": str(self.folder),
-            "ended": str(self.ended),
-            "stages": [
-                {
-                    "name": tally.name,
-                    "total": tally.total,
-                    "already": tally.already,
-                    **tally.counts,
-                    "seconds": round(tally.elapsed, 3),
-                    "ended": str(tally.ended or Ended.INTERRUPTED),
-                    "reason": tally.reason,
-                }
-                for tally in self.tallies
-            ],
-            "to_retry": self.totals.to_retry,
-            "failures": [
-                {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
-            ],
-            "control_pairs": [answers.as_json() for answers in self.control_pairs],
-            "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
-            "samples": list(self.samples),
-            "cost": self.totals.cost,
-            "unpriced": self.totals.unpriced,
-            "tables": [str(path) for path in self.tables],
-            "report": str(self.report) if self.report else None,
-        }
+        return plain(
+            {
+                "folder": self.folder,
+                "ended": self.ended,
+                "stages": [
+                    {
+                        "name": tally.name,
+                        "total": tally.total,
+                        "already": tally.already,
+                        **tally.counts,
+                        "seconds": round(tally.elapsed, 3),
+                        "ended": tally.ended or Ended.INTERRUPTED,
+                        "reason": tally.reason,
+                    }
+                    for tally in self.tallies
+                ],
+                "to_retry": self.totals.to_retry,
+                "failures": self.failures,
+                "control_pairs": self.control_pairs,
+                "alarms": [answers.alarm for answers in self.control_pairs if answers.alarm],
+                "samples": self.samples,
+                "cost": self.totals.cost,
+                "unpriced": self.totals.unpriced,
+                "tables": self.tables,
+                "report": self.report,
+            }
+        )
 
     def as_text(self) -> str:
         """For people."""
@@ -83,9 +84,7 @@ class RunResult:
             lines.append(f"{tally.name}: {counts}{already}")
             if tally.reason:
                 lines.append(f"  {tally.ended or Ended.STOPPED}: {tally.reason.rstrip('.')}.")
-        lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
-        if len(self.failures) > _REASONS:
-            lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
+        lines += shortened(self.failures)
         lines += self.samples
         lines += [line for answers in self.control_pairs for line in answers.lines()]
         if self.totals.cost or self.totals.unpriced:

@@ -238,10 +238,6 @@ def _by_table(rgb: Picture, curve: Callable[[Light], Light]) -> Picture:
     return table[rgb]
 
 
-def _mirror(rgb: Picture, _: Portrait, _amount: float) -> Picture:
-    return np.ascontiguousarray(rgb[:, ::-1])
-
-
 def _jpeg(rgb: Picture, _: Portrait, quality: float) -> Picture:
     buffer = io.BytesIO()
     Image.fromarray(rgb).save(buffer, "JPEG", quality=int(quality))
@@ -261,16 +257,8 @@ def _zoom(rgb: Picture, _: Portrait, percent: float) -> Picture:
     return np.asarray(picture.resize(picture.size, Image.Resampling.BICUBIC, box=box))
 
 
-def _rotation(rgb: Picture, _: Portrait, degrees: float) -> Picture:
-    return np.asarray(Image.fromarray(rgb).rotate(degrees, Image.Resampling.BICUBIC))
-
-
-def _sharpen(rgb: Picture, _: Portrait, _amount: float) -> Picture:
-    return np.asarray(Image.fromarray(rgb).filter(ImageFilter.UnsharpMask(radius=2, percent=80, threshold=0)))
-
-
-def _blur(rgb: Picture, _: Portrait, pixels: float) -> Picture:
-    return np.asarray(Image.fromarray(rgb).filter(ImageFilter.GaussianBlur(pixels * max(rgb.shape) / 512)))
+def _filtered(rgb: Picture, by: ImageFilter.Filter) -> Picture:
+    return np.asarray(Image.fromarray(rgb).filter(by))
 
 
 def _bar(rgb: Picture, _: Portrait, _amount: float) -> Picture:
@@ -279,37 +267,9 @@ def _bar(rgb: Picture, _: Portrait, _amount: float) -> Picture:
     return painted
 
 
-def _grey(rgb: Picture, _: Portrait, _amount: float) -> Picture:
-    return np.repeat(_encoded(_linear(rgb) @ _LUMINANCE)[..., None], 3, axis=2)
-
-
-def _sepia(rgb: Picture, _: Portrait, _amount: float) -> Picture:
-    tint = np.array([1.12, 0.98, 0.76])
-    return _encoded((_linear(rgb) @ _LUMINANCE)[..., None] * tint)
-
-
-def _brightness(rgb: Picture, _: Portrait, stops: float) -> Picture:
-    return _encoded(_linear(rgb) * 2**stops)
-
-
-def _gamma(rgb: Picture, _: Portrait, exponent: float) -> Picture:
-    return _by_table(rgb, lambda code: code**exponent)
-
-
-def _s_curve(rgb: Picture, _: Portrait, strength: float) -> Picture:
-    return _by_table(rgb, lambda code: (1 - strength) * code + strength * (3 * code**2 - 2 * code**3))
-
-
-def _contrast(rgb: Picture, _: Portrait, factor: float) -> Picture:
-    return _by_table(rgb, lambda code: 0.5 + factor * (code - 0.5))
-
-
-def _warm(rgb: Picture, _: Portrait, strength: float) -> Picture:
-    return _encoded(_linear(rgb) * np.array([1 + strength, 1.0, 1 - strength]))
-
-
-def _cool(rgb: Picture, _: Portrait, strength: float) -> Picture:
-    return _encoded(_linear(rgb) * np.array([1 - strength, 1.0, 1 + strength]))
+def _in_light(rgb: Picture, factors: Sequence[float]) -> Picture:
+    """The picture with each channel's light multiplied."""
+    return _encoded(_linear(rgb) * np.array(factors))
 
 
 def _vignette(rgb: Picture, _: Portrait, stops: float) -> Picture:
@@ -327,22 +287,22 @@ def _background(rgb: Picture, portrait: Portrait, stops: float) -> Picture:
 
 
 OPERATIONS: Mapping[str, Callable[[Picture, Portrait, float], Picture]] = {
-    "mirror": _mirror,
+    "mirror": lambda rgb, _, __: np.ascontiguousarray(rgb[:, ::-1]),
     "jpeg": _jpeg,
     "resize": _resize,
     "zoom": _zoom,
-    "rotation": _rotation,
-    "sharpen": _sharpen,
-    "blur": _blur,
+    "rotation": lambda rgb, _, degrees: np.asarray(Image.fromarray(rgb).rotate(degrees, Image.Resampling.BICUBIC)),
+    "sharpen": lambda rgb, _, __: _filtered(rgb, ImageFilter.UnsharpMask(radius=2, percent=80, threshold=0)),
+    "blur": lambda rgb, _, pixels: _filtered(rgb, ImageFilter.GaussianBlur(pixels * max(rgb.shape) / 512)),
     "bar": _bar,
-    "grey": _grey,
-    "sepia": _sepia,
-    "brightness": _brightness,
-    "gamma": _gamma,
-    "s_curve": _s_curve,
-    "contrast": _contrast,
-    "warm": _warm,
-    "cool": _cool,
+    "grey": lambda rgb, _, __: np.repeat(_encoded(_linear(rgb) @ _LUMINANCE)[..., None], 3, axis=2),
+    "sepia": lambda rgb, _, __: _encoded((_linear(rgb) @ _LUMINANCE)[..., None] * np.array([1.12, 0.98, 0.76])),
+    "brightness": lambda rgb, _, stops: _encoded(_linear(rgb) * 2**stops),
+    "gamma": lambda rgb, _, exponent: _by_table(rgb, lambda code: code**exponent),
+    "s_curve": lambda rgb, _, by: _by_table(rgb, lambda code: (1 - by) * code + by * (3 * code**2 - 2 * code**3)),
+    "contrast": lambda rgb, _, factor: _by_table(rgb, lambda code: 0.5 + factor * (code - 0.5)),
+    "warm": lambda rgb, _, by: _in_light(rgb, (1 + by, 1.0, 1 - by)),
+    "cool": lambda rgb, _, by: _in_light(rgb, (1 - by, 1.0, 1 + by)),
     "vignette": _vignette,
     "background": _background,
     "relit_background": _background,

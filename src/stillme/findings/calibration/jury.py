@@ -50,9 +50,7 @@ class Trial:
     """For a rate: whether a gate's rule `QUANTITY <= 5%` would fail."""
 
 
-def run_jury(
-    folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait], options: RunOptions | None = None
-) -> RecordedRun:
+def run_jury(folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait]) -> RecordedRun:
     """Make and measure the edits as an audit, one editor for each edit, so that it resumes like one."""
     audit = build(
         editors={edit.name: HonestEditor(edit, portraits) for edit in edits},
@@ -64,14 +62,14 @@ def run_jury(
         folder=folder,
         title="Honest and guilty editors",
     )
-    if work(audit, ("edit", "judge"), options or RunOptions()).ended is not Ended.COMPLETE:
+    if work(audit, ("edit", "judge"), RunOptions()).ended is not Ended.COMPLETE:
         raise Interrupted("The trials were interrupted; run the same command to continue.")
     return RecordedRun.open(folder)
 
 
-def try_edits(run: RecordedRun, edits: Sequence[HonestEdit], quantities: Sequence[str] = ()) -> Iterator[Trial]:
+def try_edits(run: RecordedRun, edits: Sequence[HonestEdit]) -> Iterator[Trial]:
     """Every trial of these edits. Each edit is an audit of its own: one editor is never corrected for another."""
-    asked = quantities or tuple(name for names in load().subjects.values() for name in names)
+    asked = tuple(name for names in load().subjects.values() for name in names)
     standing = standing_of(run)
     for edit in edits:
         rows, scores = _of_editor(run, edit.name, asked)

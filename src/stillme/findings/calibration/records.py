@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from stillme.audit.design import Design, JudgeRecord
 from stillme.core.files import write_json
@@ -202,27 +205,12 @@ def _home() -> Path:
 
 def read(data: Mapping[str, Any]) -> Calibration:
     """The calibration that `as_json` wrote."""
-    known = {name: data[name] for name in ("judge", "key", "limits", "portraits", "pairs", "first_look")}
-    return Calibration(
-        **known,
-        axes={axis: {group: _result(entry) for group, entry in of.items()} for axis, of in data["axes"].items()},
-        verdicts={axis: CalibrationVerdict(verdict) for axis, verdict in data["verdicts"].items()},
-        by_tone={
-            axis: {tone: CalibrationVerdict(one) for tone, one in of.items()} for axis, of in data["by_tone"].items()
-        },
-        stress={axis: {form: Moved(**one) for form, one in of.items()} for axis, of in data.get("stress", {}).items()},
-    )
+    return _reader().validate_python(data)
 
 
-def _result(entry: Mapping[str, Any]) -> AxisResult:
-    shares = ("false_alarm", "sensitivity", "bias", "faceless")
-    return AxisResult(
-        **{name: ShareOfPortraits(**entry[name]) if entry[name] else None for name in shares},
-        nulls={kind: ShareOfPortraits(**share) for kind, share in entry["nulls"].items()},
-        smallest=entry["smallest"],
-        answered=entry["answered"],
-        curve=tuple(Noticed(amount=dose["amount"], share=ShareOfPortraits(**dose["share"])) for dose in entry["curve"]),
-    )
+@cache
+def _reader() -> TypeAdapter[Calibration]:
+    return TypeAdapter(Calibration)
 
 
 _WIDTHS = (20, 10, 22, 22, 22, 9, 10)

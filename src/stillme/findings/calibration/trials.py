@@ -81,15 +81,18 @@ def calibrate(
     axes = registry.build("judge", judge, parameters).capabilities.axes
     everyone = registry.portrait_set(SET)
     chosen, null = (_chosen(everyone, count) for count in (sources.changed, sources.null))
-    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), options)
+    changes = _audit(SET, "calibration", "known", {"strangers": _strangers(chosen, everyone)}, chosen)
+    pixels = _answers(folder / "pixels", judge, parameters, changes, options)
     results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, options).results)
     people = list({portrait.id: portrait for portrait in (*chosen, *null)}.values())
     subjects: list[Portrait] = []
     # A first look takes the first folder alone; the further subjects are there for limits.
     folders = [renders] if renders else embedded_renders()[: 1 if sources.is_first_look else None]
-    for place, where in enumerate(folders, start=1):
-        scenes = folder / f"renders-{place}"
-        answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), options)
+    for number, where in enumerate(folders, start=1):
+        scenes = folder / f"renders-{number}"
+        prompts = _written(rendered.prompts(where), scenes)
+        changes = _audit(where, prompts, "rendered", {"folder": str(where.resolve())})
+        answered = _answers(scenes, judge, parameters, changes, options)
         results = joined(results, answered.results)
         subjects += load_folder(where)
     if AREA in axes:  # others could not tell what was skipped, and may cost money
@@ -101,8 +104,10 @@ def calibrate(
     if photographs is not None:
         faces = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
         some = _chosen(faces, sources.changed)
-        audit = _photograph_audit(some, faces, photographs, folder / "photographs")
-        results = joined(results, _answers(folder / "photographs", judge, parameters, audit, options).results)
+        place = folder / "photographs"
+        prompts = _written(known.photograph_prompts(), place)
+        changes = _audit(photographs, prompts, "known", {"strangers": _alike(some, faces)}, some)
+        results = joined(results, _answers(place, judge, parameters, changes, options).results)
         people += some
         tried += f", {len(some)} photographs"
     (asked,) = pixels.judges
@@ -147,30 +152,20 @@ def _worked(audit: Audit, judge: str, options: RunOptions) -> RecordedRun:
     return RecordedRun.open(audit.folder)
 
 
-def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:
+def _audit(source: str | Path, asked: str, editor: str, parameters: Tables, only: Sequence[Portrait] = ()) -> Tables:
+    """The tables of an audit of known changes: of some portraits of a set or folder, or of all."""
+    where = source if isinstance(source, str) else str(source.resolve())
     return {
-        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
-        "prompts": {"sets": ["calibration"]},
-        "editors": [{"use": "known", "parameters": {"strangers": _strangers(chosen, everyone)}}],
+        "portraits": {"source": where} | ({"ids": [portrait.id for portrait in only]} if only else {}),
+        "prompts": {"sets": [asked]},
+        "editors": [{"use": editor, "parameters": parameters}],
     }
 
 
 def _planted_audit(chosen: Sequence[Portrait], folder: Path) -> Tables:
     """Clothes are recoloured in most; some get nothing."""
     asked = [prompt for prompt in registry.prompt_set("diagnostic") if prompt.id in PLANTED_PROMPTS]
-    return {
-        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
-        "prompts": {"sets": [_written(asked, folder)]},
-        "editors": [{"use": "planted", "parameters": {"everyone": {"erasure": 0.12}}}],
-    }
-
-
-def _photograph_audit(some: Sequence[Portrait], all_of_them: Sequence[Portrait], source: Path, folder: Path) -> Tables:
-    return {
-        "portraits": {"source": str(source.resolve()), "ids": [portrait.id for portrait in some]},
-        "prompts": {"sets": [_written(known.photograph_prompts(), folder)]},
-        "editors": [{"use": "known", "parameters": {"strangers": _alike(some, all_of_them)}}],
-    }
+    return _audit(SET, _written(asked, folder), "planted", {"everyone": {"erasure": 0.12}}, chosen)
 
 
 def _written(asked: Sequence[Prompt], folder: Path) -> str:
@@ -179,14 +174,6 @@ def _written(asked: Sequence[Prompt], folder: Path) -> str:
     entries = [{name: value for name, value in asdict(prompt).items() if value} for prompt in asked]
     (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": entries}), "utf-8")
     return str((folder / "prompts.toml").resolve())
-
-
-def _render_audit(renders: Path, folder: Path) -> Tables:
-    return {
-        "portraits": {"source": str(renders.resolve())},
-        "prompts": {"sets": [_written(rendered.prompts(renders), folder)]},
-        "editors": [{"use": "rendered", "parameters": {"folder": str(renders.resolve())}}],
-    }
 
 
 def _chosen(portraits: Sequence[Portrait], per_tone: int) -> list[Portrait]:

@@ -277,7 +277,12 @@ def differences(first: Sequence[Cell], second: Sequence[Cell]) -> Iterator[str]:
         if one != other:
             explained = True
             yield f"{name}: {only_in(one - other, other - one)}"
-    for name, of_cell in (("pictures", _pictures), ("labels", _labelled), ("prompt texts", _words)):
+    told: tuple[tuple[str, Callable[[Cell], Iterable[tuple[str, object]]]], ...] = (
+        ("pictures", lambda cell: [(name, sha256) for name, sha256, _ in cell.portraits]),
+        ("labels", lambda cell: [(name, labels) for name, _, labels in cell.portraits]),
+        ("prompt texts", _words),
+    )
+    for name, of_cell in told:
         one, other = (dict(pair for cell in side for pair in of_cell(cell)) for side in (first, second))
         changed = sorted(key for key in one.keys() & other.keys() if one[key] != other[key])
         if changed:
@@ -286,14 +291,6 @@ def differences(first: Sequence[Cell], second: Sequence[Cell]) -> Iterator[str]:
     if set(first) != set(second) and not explained:
         only = (len(set(first) - set(second)), len(set(second) - set(first)))
         yield f"requests: {only[0]:,} only in the first, {only[1]:,} only in the second (another [sample]?)"
-
-
-def _pictures(cell: Cell) -> Iterator[tuple[str, object]]:
-    return ((name, sha256) for name, sha256, _ in cell.portraits)
-
-
-def _labelled(cell: Cell) -> Iterator[tuple[str, object]]:
-    return ((name, labels) for name, _, labels in cell.portraits)
 
 
 def _words(cell: Cell) -> Iterator[tuple[str, object]]:

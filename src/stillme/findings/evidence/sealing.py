@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,6 @@ class Sealed:
     files: int
     bytes: int
     signature: Path | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self) | {"file": str(self.file), "signature": str(self.signature) if self.signature else None}
 
     def as_text(self) -> str:
         """For people."""

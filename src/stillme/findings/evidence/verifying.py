@@ -16,6 +16,7 @@ from stillme import __version__
 from stillme.audit.design import UnreadableDesign
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS
+from stillme.core.types import plain
 from stillme.findings.evidence.bundle import SIGNATURE, Contents, Difference, is_signed_by, one_line
 from stillme.findings.evidence.checks import row_stage, table_differences, write_tables_of
 from stillme.runs import RecordedRun
@@ -80,7 +81,7 @@ class Verification:
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         derived = {"verdict": self.verdict, "consistent": self.consistent, "verified_by": __version__}
-        return asdict(self) | derived | {"file": str(self.file)}
+        return plain(asdict(self) | derived)
 
     def as_text(self) -> str:
         """For people: the first difference in full, the others below."""

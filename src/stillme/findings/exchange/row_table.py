@@ -20,6 +20,7 @@ from stillme.core.files import sha256_of
 from stillme.core.types import Abstained, Assessment, Failed, Rated, Rating, digest
 from stillme.findings.exchange.columns import FileRow, Layout, Unreadable
 from stillme.runs.store import AssessmentRow, Store
+from stillme.runs.store.rows import rating_values
 
 Kind = Literal["model", "instrument", "person"]
 JUDGE = "judge"
@@ -105,11 +106,8 @@ class RowTable:
 
     def rater(self, entry: int) -> str:
         """The pseudonym of who gave a score; empty where raters are not named."""
-        places = self._raters.get((self._judge_of(entry), self.edits[entry]), {})
+        places = self._raters.get((list(self.judges)[self.by[entry]], self.edits[entry]), {})
         return next((name for name, place in places.items() if place == self.epoch[entry]), "")
-
-    def _judge_of(self, entry: int) -> str:
-        return list(self.judges)[self.by[entry]]
 
     def add(self, row: FileRow) -> None:
         """Take a row in, or raise `Unreadable`."""
@@ -146,15 +144,16 @@ class RowTable:
                 raise Unreadable(f"{axis} of this edit by {judge!r} is already in {word} {self._seen[answer]}; {how}")
             self._seen[answer] = line
             axes.add(axis)
-            if reason := _reason(rating):
+            outcome, score, reason = rating_values(rating)
+            if reason and reason != _NO_REASON:
                 self._reasons[len(self.edits)] = reason
             self.edits.append(edit)
             self.by.append(code)
             self.epoch.append(epoch)
             self.line.append(line)
             self.axis.append(place)
-            self.outcome.append(_OUTCOMES.index(_plain(rating)[0]))
-            self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
+            self.outcome.append(_OUTCOMES.index(outcome))
+            self.scores.append(float("nan") if score is None else score)
 
     def _epoch(self, row: FileRow, judge: str, edit: int) -> int:
         """Which of the answers about an edit this is: by its number, or by its rater's place among the raters."""
@@ -201,16 +200,6 @@ class RowTable:
 _NO_REASON = "no reason given"
 
 
-def _reason(rating: Rating) -> str:
-    match rating:
-        case Rated(evidence=evidence):
-            return evidence
-        case Abstained(reason=reason):
-            return reason if reason != _NO_REASON else ""
-        case Failed(error=error):
-            return error if error != _NO_REASON else ""
-
-
 CHUNK = 2_000
 
 
@@ -246,10 +235,14 @@ def new_assessments(
         for key, axis, outcome, score in store.judgements(sorted(finished)):
             stored[key][axis] = (outcome, score)
         for row, (_, judge, _, entries) in zip(rows, chunk, strict=True):
+            said = {axis: rating_values(rating)[:2] for axis, rating in row.assessment.ratings.items()}
             if row.key not in finished:
                 yield row
-            elif stored[row.key] != {axis: _plain(rating) for axis, rating in row.assessment.ratings.items()}:
-                message = _differs(judge, stored[row.key], row.assessment.ratings)
+            elif (before := stored[row.key]) != said:
+                message = (
+                    f"{judge!r} already has {_listed(before)} for this edit, the file {_listed(said)}. Rows are never "
+                    "changed: import the corrected scores under another judge's name, all of them"
+                )
                 problems.append(Problem(place=f"line {table.line[entries[0]]}", message=message))
 
 
@@ -278,24 +271,7 @@ def _row(
     )
 
 
-def _differs(judge: str, stored: Mapping[str, tuple[str, float | None]], ratings: Mapping[str, Rating]) -> str:
-    before = ", ".join(f"{axis} {_shown(*score)}" for axis, score in sorted(stored.items()))
-    now = ", ".join(f"{axis} {_shown(*_plain(rating))}" for axis, rating in sorted(ratings.items()))
-    return (
-        f"{judge!r} already has {before} for this edit, the file {now}. Rows are never changed: import the "
-        "corrected scores under another judge's name, all of them"
+def _listed(said: Mapping[str, tuple[str, float | None]]) -> str:
+    return ", ".join(
+        f"{axis} {outcome if score is None else f'{score:g}'}" for axis, (outcome, score) in sorted(said.items())
     )
-
-
-def _plain(rating: Rating) -> tuple[str, float | None]:
-    match rating:
-        case Rated(score=score):
-            return "rated", score
-        case Failed():
-            return "failed", None
-        case _:
-            return "abstained", None
-
-
-def _shown(outcome: str, score: float | None) -> str:
-    return f"{score:g}" if score is not None else outcome

@@ -9,9 +9,8 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class RowsSummary:
     abstained: int
     judges: tuple[str, ...]
     left_out: int
-    unread: tuple[str, ...]
+    unread_columns: tuple[str, ...]
     new: int = 0
     """Assessments that were added; the others were there with the same scores."""
     portraits: int = 0
@@ -55,11 +54,6 @@ class RowsSummary:
     notes: tuple[str, ...] = ()
     """What the user should know, each as a sentence."""
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        told = {**asdict(self), "file": str(self.file), "into": str(self.into)}
-        return {"unread_columns" if name == "unread" else name: value for name, value in told.items()}
-
     def as_text(self) -> str:
         """For the terminal."""
         if self.already:
@@ -74,8 +68,8 @@ class RowsSummary:
         ]
         if self.left_out:
             lines.append(f"{counted(self.left_out, 'row')} skipped by --where.")
-        if self.unread:
-            lines.append(f"Columns that were not read: {', '.join(self.unread)}.")
+        if self.unread_columns:
+            lines.append(f"Columns that were not read: {', '.join(self.unread_columns)}.")
         lines += [f"The judge {judge!r} was added to audit.toml." for judge in self.declared]
         return "\n".join(lines)
 
@@ -157,7 +151,7 @@ class _Reading:
             abstained=int((outcomes == ABSTAINED).sum()),
             judges=tuple(table.judges),
             left_out=self.left_out,
-            unread=self.layout.unread,
+            unread_columns=self.layout.unread,
         )
 
 

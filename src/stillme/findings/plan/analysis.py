@@ -1,4 +1,4 @@
-"""Which gaps a design can detect, and which ones a sparser or a larger design would."""
+"""Which gaps a design can detect, and how many portraits it would take to detect another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from stillme.findings.plan.power import (
     PowerSide,
     RateMeasure,
     Terms,
-    effective_size,
     portraits_needed,
     ratings_for,
     smallest_departure,
@@ -88,27 +87,6 @@ class RoleDeviation:
     requests: int
     portraits: int
     departure: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
-    """Fewer prompts per portrait and editor: with the same portraits, and with more of them for the same edits."""
-
-    edits_each: float
-    """Edits of one portrait by one editor."""
-    size: int
-    """`[sample] size` that gives it, with the portraits at hand."""
-    share: float
-    """Of the edits of the whole grid."""
-    information: float
-    """Of what the whole grid says."""
-    gap: float | None
-    portraits: int
-    """That the edits of the whole grid would buy."""
-    wider_gap: float | None
-    """Which these would see."""
-    chosen: bool
-    """Whether this is the audit as it stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +178,7 @@ class PowerAnalysis:
     def requirements(self, gap: float, work: Bills) -> Iterator[Requirement]:
         """How many portraits it takes to detect the gap between two groups, with as many edits of each."""
         for factor in self._factors:
-            levels = self._level_count(factor)
+            levels = len(self._columns.edits.levels(factor)[0])
             edits_each = min(float(counts[counts > 0].mean()) for counts in self._counts.values() if counts.any())
             for assumed in self._assumed.rates:
                 per_group = portraits_needed(
@@ -218,36 +196,6 @@ class PowerAnalysis:
                     judge_calls=round(times * work.questions) if times else None,
                     dollars=times * work.dollars if times else None,
                 )
-
-    def alternatives(self) -> Iterator[Alternative]:
-        """From all prompts for every portrait and editor down to one, for the first factor and base rate."""
-        audit, assumed = self._audit, self._assumed.rates[0]
-        prompts = [prompt for prompt in audit.prompts if not (audit.config.roles and prompt.target)]
-        full = len(prompts) * max(len(named.seeds) for named in audit.editors)
-        if not self._factors or full < 2:
-            return
-        people, groups = len(audit.portraits), self._level_count(self._factors[0])
-        current = float(np.mean([counts.sum() for counts in self._counts.values()])) / people
-
-        def gap(portraits: int, edits_each: float) -> float | None:
-            side = PowerSide.of(portraits // groups, edits_each)
-            return smallest_gap(RateMeasure(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
-
-        for edits_each in _sparser(full, current):
-            portraits = int(people * full / edits_each)
-            yield Alternative(
-                edits_each=edits_each,
-                size=round(people * len(audit.editors) * edits_each),
-                share=edits_each / full,
-                information=effective_size([edits_each], assumed.icc) / effective_size([full], assumed.icc),
-                gap=gap(people, edits_each),
-                portraits=portraits,
-                wider_gap=gap(portraits, edits_each),
-                chosen=abs(edits_each - current) < 1e-9,
-            )
-
-    def _level_count(self, factor: str) -> int:
-        return len(self._columns.edits.levels(factor)[0])
 
     def _detectable(self, plan: Plan, editor: str, measure: Measure, assumed: AssumedRate) -> DetectableGap:
         counts = self._counts[editor]
@@ -270,8 +218,8 @@ class PowerAnalysis:
             base=measure.base if isinstance(measure, RateMeasure) else None,
             gap=SmallestGap(
                 value=gap(assumed.icc, self._terms),
-                low=gap(assumed.low, self._terms),
-                high=gap(assumed.high, self._terms),
+                low=gap(assumed.icc_low, self._terms),
+                high=gap(assumed.icc_high, self._terms),
                 corrected=gap(assumed.icc, replace(self._terms, comparisons=max(1, comparisons))),
             ),
             comparisons=comparisons,
@@ -288,14 +236,6 @@ def _answers_a_scale(audit: Audit) -> bool:
 def _side(plan: Plan, counts: Floats, members: Flags) -> PowerSide:
     edited = members & (counts > 0)
     return PowerSide(edits=counts[edited], units=len(np.unique(plan.unit[edited])))
-
-
-def _sparser(full: int, current: float) -> Sequence[float]:
-    """The full grid, halves of it down to one edit of each portrait, and the audit as it is."""
-    steps: list[float] = [float(full)]
-    while steps[-1] > 1:
-        steps.append(float(max(1, round(steps[-1] / 2))))
-    return sorted({*steps, current}, reverse=True)
 
 
 def _counts(audit: Audit, named: NamedEditor, index: dict[str, int], *, people: int) -> Floats:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -67,8 +66,8 @@ class AssumedRate:
 
     rate: float
     icc: float
-    low: float
-    high: float
+    icc_low: float
+    icc_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +85,6 @@ class Assumptions:
     """Per edit or question, likewise."""
     timed: Mapping[str, str] = field(default_factory=dict[str, str])
     """The run that seconds and dollars are from, likewise."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "origin": self.origin,
-            "rates": [
-                {"rate": rate.rate, "icc": rate.icc, "icc_low": rate.low, "icc_high": rate.high} for rate in self.rates
-            ],
-            "sd": self.sd,
-            "sd_icc": self.sd_icc.icc,
-        }
 
 
 def assume(options: PlanOptions, opened: Callable[[Path], RecordedRun], runs: Sequence[Path] = ()) -> Assumptions:
@@ -133,8 +121,8 @@ def _by_default(options: PlanOptions) -> Assumptions:
 
 def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
     if options.icc is not None:
-        return AssumedRate(rate=rate, icc=options.icc, low=options.icc, high=options.icc)
-    return AssumedRate(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
+        return AssumedRate(rate=rate, icc=options.icc, icc_low=options.icc, icc_high=options.icc)
+    return AssumedRate(rate=rate, icc=ICC, icc_low=ICC_RANGE[0], icc_high=ICC_RANGE[1])
 
 
 def _from_run(run: RecordedRun, path: Path, options: PlanOptions) -> Assumptions:
@@ -178,8 +166,8 @@ def _measured_rate(rate: float, iccs: list[Interval], options: PlanOptions) -> A
     return AssumedRate(
         rate=rate,
         icc=float(np.mean([share_of(icc.value) for icc in iccs])),
-        low=min(share_of(icc.low) for icc in iccs),
-        high=max(share_of(icc.high) for icc in iccs),
+        icc_low=min(share_of(icc.low) for icc in iccs),
+        icc_high=max(share_of(icc.high) for icc in iccs),
     )
 
 

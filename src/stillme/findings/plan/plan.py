@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from stillme.audit import Audit
 from stillme.audit.loading import refusals
 from stillme.core.errors import StillmeError
 from stillme.core.tables import aligned, counted
+from stillme.core.types import plain
 from stillme.estimates import numbers
 from stillme.findings.plan.analysis import (
-    Alternative,
     DetectableGap,
     PowerAnalysis,
     RatingsNeeded,
@@ -53,7 +53,6 @@ class AuditPlan:
     detectable: tuple[DetectableGap, ...]
     role_deviations: tuple[RoleDeviation, ...]
     requirements: tuple[Requirement, ...]
-    alternatives: tuple[Alternative, ...]
     ratings: RatingsNeeded | None
     """None where there is nothing that human ratings could correct."""
     finished: bool = False
@@ -71,34 +70,36 @@ class AuditPlan:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        kinds = ("editors", "judges", "extractors", "control_pairs", *(("readers",) if self.bills.readers else ()))
-        return {
-            "title": self.title,
-            "file": str(self.file),
-            "portraits": self.portraits,
-            "identities": self.identities,
-            "larger_set": self.larger_set or None,
-            "notes": list(self.notes),
-            "prompts": self.prompts,
-            "requests": self.bills.requests,
-            "edits": self.bills.edits,
-            "judge_calls": self.bills.questions,
-            "dollars": self.bills.dollars,
-            "dollars_unknown": list(self.bills.unpriced),
-            "gpu_hours": self.bills.gpu_hours,
-            **{name: list(map(asdict, getattr(self.bills, name))) for name in kinds},
-            "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
-            "detectable": list(map(asdict, self.detectable)),
-            "roles": list(map(asdict, self.role_deviations)),
-            "wished": list(map(asdict, self.requirements)),
-            "designs": list(map(asdict, self.alternatives)),
-            "finished": self.finished,
-            "ratings": asdict(self.ratings) if self.ratings else None,
-            "would_be_refused": list(self.obstacles),
-        }
+        work, kinds = self.bills, ("editors", "judges", "extractors", "control_pairs", "readers")
+        bills = {name: getattr(work, name) for name in kinds if work.readers or name != "readers"}
+        return plain(
+            {
+                **{name: getattr(self, name) for name in ("title", "file", "portraits", "identities", "prompts")},
+                "larger_set": self.larger_set or None,
+                "notes": self.notes,
+                "requests": work.requests,
+                "edits": work.edits,
+                "judge_calls": work.questions,
+                "dollars": work.dollars,
+                "dollars_unknown": work.unpriced,
+                "gpu_hours": work.gpu_hours,
+                **bills,
+                "assumed": {
+                    **{name: getattr(self.assumed, name) for name in ("origin", "rates", "sd")},
+                    "sd_icc": self.assumed.sd_icc.icc,
+                    **{name: getattr(self.terms, name) for name in ("power", "confidence")},
+                },
+                "detectable": self.detectable,
+                "roles": self.role_deviations,
+                "wished": self.requirements,
+                "finished": self.finished,
+                "ratings": self.ratings,
+                "would_be_refused": self.obstacles,
+            }
+        )
 
     def as_text(self, *, power: bool = False) -> str:
-        """About ten lines; with `power`, also what other designs would detect."""
+        """About ten lines; with `power`, also every gap, and what human ratings would show."""
         lines = [self.title, *self._work(), *self._detected()]
         lines += self._needed() if self.requirements else []
         lines += self._power() if power else []
@@ -157,16 +158,13 @@ class AuditPlan:
         if self.detectable:
             yield f"\nSmallest gap between two groups that is detected in {100 * self.terms.power:.0f} % of audits"
             assumed = self.assumed.rates[0]
-            spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
+            spread = (
+                "" if assumed.icc_low == assumed.icc_high else f" ({assumed.icc_low:.2f} to {assumed.icc_high:.2f})"
+            )
             values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
             yield f"  assumed ({self.assumed.origin}): {values}"
             heads = ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm")
             yield from aligned(map(_gap_row, self.detectable), heads, right=(1, 2))
-        if self.alternatives:
-            rate = self.assumed.rates[0].rate
-            yield f"\nSparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
-            heads = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
-            yield from aligned(map(_design_row, self.alternatives), heads, right=(1, 2, 3))
         if needed := self.ratings:
             low, high = JUDGE_CORRELATION
             yield f"\nHuman ratings for ±{100 * HALF_WIDTH:g} points on a corrected rate of {needed.rate:.0%}"
@@ -207,7 +205,6 @@ def _planned(loaded: Audit, options: PlanOptions, opened: Callable[[Path], Recor
         detectable=tuple(analysis.detectable()),
         role_deviations=tuple(analysis.role_deviations()),
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
-        alternatives=tuple(analysis.alternatives()),
         ratings=analysis.ratings_needed(),
         finished=_finished(loaded.folder, opened),
         obstacles=tuple(obstacles(loaded)),
@@ -251,18 +248,6 @@ def _gap_row(detectable: DetectableGap) -> tuple[str, ...]:
         _size(gap.value, rate=rate),
         f"{_size(gap.low, rate=rate)} to {_size(gap.high, rate=rate)}",
         _size(gap.corrected, rate=rate),
-    )
-
-
-def _design_row(design: Alternative) -> tuple[str, ...]:
-    return (
-        f"{design.edits_each:.4g}" + (" (now)" if design.chosen else ""),
-        f"{design.size:,}",
-        f"{design.share:.0%}",
-        f"{design.information:.0%}",
-        _size(design.gap, rate=True),
-        counted(design.portraits, "portrait"),
-        _size(design.wider_gap, rate=True),
     )
 
 

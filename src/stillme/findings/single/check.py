@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, assert_never
@@ -68,13 +68,13 @@ class ScoreCard:
         return {
             "judge": self.judge,
             "calibrated": self.calibration is not None,
-            "not_validated": dict(self.not_validated),
+            "not_validated": self.not_validated,
             "measurements": {axis: score for axis, score in rated.items() if not _is_scale(axis)},
-            "scores": dict(self.scores),
+            "scores": self.scores,
             "evidence": {axis: words for axis, words in evidence.items() if words},
             "abstained": {axis: rating.reason for axis, rating in ratings.items() if isinstance(rating, Abstained)},
             "failed": {axis: rating.error for axis, rating in ratings.items() if isinstance(rating, Failed)},
-            "details": dict(self.assessment.effective),
+            "details": self.assessment.effective,
             "cost": self.assessment.cost,
         }
 
@@ -149,14 +149,6 @@ class Checked:
     """From the instruments; empty where they were not asked."""
     notes: list[str]
     """What else to know about the pictures."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The sentences as data, the cards and the notes."""
-        return {
-            "statements": [asdict(statement) for statement in self.statements],
-            "judges": [card.as_json() for card in self.cards],
-            "notes": self.notes,
-        }
 
     def _repr_html_(self) -> str:
         sentences = "".join(f"<li>{escape(statement.as_text())}</li>" for statement in self.statements)

@@ -20,7 +20,7 @@ from stillme.core.rubric.readings import AXES, SHIFTS
 from stillme.core.types import Arm
 from stillme.estimates import Settings
 from stillme.estimates.headlines import Standing
-from stillme.estimates.people import against_people, corrected, mean_of
+from stillme.estimates.people import against_people, corrected, with_people
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
 from stillme.runs import RecordedRun, behaviour
@@ -47,12 +47,6 @@ class Material:
     def pooling(self) -> tuple[bool, ...]:
         """Each editor alone, then all together, as the paper pools; one editor is not pooled."""
         return (False, True) if len(self.run.results.edits.editors) > 1 else (False,)
-
-    @property
-    def treated(self) -> list[str]:
-        """Arms that are compared with the baseline."""
-        arms = self.run.results.edits.arms
-        return [arm for arm in arms if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +155,7 @@ def _row_tests(material: Material) -> Sequence[object]:
     between = [test for part in parts for test in estimates.row_tests(part, scores, settings)]
     paired = [
         test
-        for arm in material.treated
+        for arm in material.run.results.edits.treated
         for pool in material.pooling
         for test in estimates.paired_row_tests(edits, scores, arm=arm, pool=pool)
     ]
@@ -171,7 +165,7 @@ def _row_tests(material: Material) -> Sequence[object]:
 def _mitigation(material: Material) -> Sequence[object]:
     return [
         effect
-        for arm in material.treated
+        for arm in material.run.results.edits.treated
         for pool in material.pooling
         for effect in estimates.paired_effects(*material.columns, arm=arm, pool=pool)
     ]
@@ -211,12 +205,7 @@ def _corrected(material: Material) -> Sequence[object]:
 
 
 def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
-    """A judge's scores with people's on the same axis."""
-    people = material.run.design.people
-    scores = material.run.results.scores
-    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
-        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
-        yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
+    return with_people(material.run.results.scores, material.run.design.people)
 
 
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {

@@ -11,7 +11,7 @@ from typing import Any, cast
 from stillme.core.files import write_csv, write_json
 from stillme.core.types import Estimate, Interval, NotEstimable
 from stillme.estimates import Disparity, Finding, Settings, find_gaps, numbers
-from stillme.estimates.headlines import Standing, abstentions, mark, uneven
+from stillme.estimates.headlines import Standing, abstentions, mark, place_of, uneven
 
 _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
 _INTERVAL = ("value", "low", "high", "confidence")
@@ -67,13 +67,13 @@ def write_tables(
 def _abstentions(estimates: Sequence[Estimate]) -> Iterator[dict[str, str]]:
     """By group, where a judge abstained at all, and whether groups differ too much to be compared."""
     silent, rows = uneven(estimates), abstentions(estimates)
-    some = {row.place for row in rows if row.abstained}
+    some = {place_of(row) for row in rows if row.abstained}
     for row in rows:
-        if row.place in some:
+        if place_of(row) in some:
             yield {
                 **{name: str(getattr(row, name)) for name in (*_NAMED, "answered", "abstained")},
                 "share": numbers.machine(row.share),
-                "note": silent.get(row.place, ""),
+                "note": silent.get(place_of(row), ""),
             }
 
 

@@ -104,10 +104,10 @@ def _family(pair: KnownPair) -> str:
 @cache
 def _shipped() -> Sequence[KnownPair]:
     pairs = [
-        KnownPair(subject=portrait, tone=_tone(portrait), kind=prompt.subcategory, amount=_amount(prompt.id))
+        KnownPair(subject=portrait, tone=_tone(portrait), kind=kind, amount=float(prompt.id.removeprefix(kind) or 0))
         for portrait in portraits()
         for prompt in known.prompts()
-        if prompt.subcategory in ("jpeg", "resized", "exposure", "skin")
+        if (kind := prompt.subcategory) in ("jpeg", "resized", "exposure", "skin")
     ]
     folder = embedded_renders()[0]
     subjects = {portrait.id: portrait for portrait in load_folder(folder)}
@@ -126,7 +126,3 @@ def _shipped() -> Sequence[KnownPair]:
 
 def _tone(portrait: Portrait) -> str:
     return load_limits().group_of(float(portrait.attributes["skin_l"]))
-
-
-def _amount(name: str) -> float:
-    return float(name.lstrip("abcdefghijklmnopqrstuvwxyz_") or 0)

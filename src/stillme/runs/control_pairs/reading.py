@@ -98,8 +98,8 @@ class ControlPairAnswers:
             "judge": self.judge,
             "planned": self.planned,
             "answered": self.answered,
-            "changes": self.changes.as_json(),
-            "unchanged": self.unchanged.as_json(),
+            "changes": self.changes,
+            "unchanged": self.unchanged,
             "alarm": self.alarm,
             "cost": self.cost,
             "by_axis": [

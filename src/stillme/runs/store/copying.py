@@ -8,6 +8,7 @@ from typing import Literal
 
 from stillme.core.types import Json
 from stillme.runs.store.ledger import Store
+from stillme.runs.store.merging import insert, rows
 
 Copied = Literal["edit", "assessment", "feature"]
 
@@ -35,12 +36,13 @@ def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) ->
             for column, named in _REFERENCES[table].items():
                 references = json.loads(row[column]) if column == "portraits" else [row[column]]
                 for reference in _rows(other, f"SELECT * FROM {named} WHERE key IN", references):
-                    _insert(store, named, reference)
+                    insert(store, named, reference)
             number = row.pop("id")
             effective = {name: value for name, value in json.loads(row["effective"]).items() if name != "cost"}
-            _insert(store, table, row | {"cost": 0.0, "effective": json.dumps(effective | {"reused": True})})
+            copy = insert(store, table, row | {"cost": 0.0, "effective": json.dumps(effective | {"reused": True})})
             if table == "assessment":
-                _copy_judgements(store, other, number)
+                for judgement in _rows(other, "SELECT * FROM judgement WHERE assessment IN", [number]):
+                    insert(store, "judgement", judgement | {"assessment": copy})
             copied += 1
     return copied
 
@@ -51,21 +53,7 @@ def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:
     return store.pictures.take_from(other.pictures, (image for image in images if image))
 
 
-def _copy_judgements(store: Store, other: Store, number: int) -> None:
-    (copy,) = store.query("SELECT last_insert_rowid()").fetchone()
-    for row in _rows(other, "SELECT * FROM judgement WHERE assessment IN", [number]):
-        _insert(store, "judgement", row | {"assessment": copy})
-
-
 def _rows(store: Store, query: str, keys: Sequence[Json]) -> Iterator[dict[str, Json]]:
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         chunk = keys[start : start + _KEYS_PER_QUERY]
-        cursor = store.query(f"{query} ({','.join('?' * len(chunk))})", chunk)
-        names = [column[0] for column in cursor.description]
-        for values in cursor.fetchall():
-            yield dict(zip(names, values, strict=True))
-
-
-def _insert(store: Store, table: str, row: Mapping[str, Json]) -> None:
-    names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
-    store.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
+        yield from rows(store, f"{query} ({','.join('?' * len(chunk))})", chunk)

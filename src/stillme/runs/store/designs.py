@@ -8,11 +8,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from stillme import __version__
 from stillme.audit.design import CountedRequest, RecordedRequest
 from stillme.core.types import Arm, Json
+from stillme.runs.store.rows import as_json, now
 
 _COLUMNS = (
     *("editor", "key", "portraits", "prompt", "arm", "instruction", "seed", "attributes_matter", "content"),
@@ -69,17 +69,14 @@ class Designs:
         for count, request in enumerate(requests, start=1):
             hashing.update(_identity(request))
             self._connection.execute(f"INSERT INTO request VALUES ({marks})", (plan, count - 1, *_values(request)))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", (plan, hashing.hexdigest(), count, now))
+        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", (plan, hashing.hexdigest(), count, now()))
         return int(plan)
 
     def add(self, hash_: str, document: Json, plan: int) -> None:
         """Record that this is what the run asks from now on."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        text = json.dumps(document, sort_keys=True, ensure_ascii=False)
         self._connection.execute(
             "INSERT INTO design (hash, document, plan, stillme, at) VALUES (?, ?, ?, ?, ?)",
-            (hash_, text, plan, __version__, now),
+            (hash_, as_json(document), plan, __version__, now()),
         )
 
     def requests(self, plan: int, editor: str | None = None) -> Iterator[RecordedRequest]:

@@ -37,7 +37,7 @@ class Merged:
     """Rows by table."""
     conflicts: list[str] = field(default_factory=lambda: list[str]())
     """The same work with another result, in a sentence each; the first run counts."""
-    lost: list[str] = field(default_factory=lambda: list[str]())
+    lost_pictures: list[str] = field(default_factory=lambda: list[str]())
     """Pictures that no run has as they were."""
 
 
@@ -56,7 +56,7 @@ def merge(folders: Sequence[Path], into: Path) -> Merged:
                     _merge_rows(target, source, merged)
                 _merge_pictures(target, source, merged)
             _merge_files(into, folder)
-        merged.lost = sorted(target.pictures.lacking(merged.lost))
+        merged.lost_pictures = sorted(target.pictures.lacking(merged.lost_pictures))
     return merged
 
 
@@ -85,10 +85,10 @@ def _merge_design(target: Store, source: Store) -> None:
 
 def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
     for table in _REFERENCES:
-        for row in _rows(source, f"SELECT * FROM {table}"):
-            _insert(target, table, row)
+        for row in rows(source, f"SELECT * FROM {table}"):
+            insert(target, table, row)
     for table in _WORK:
-        for row in _rows(source, f"SELECT * FROM {table} ORDER BY id"):
+        for row in rows(source, f"SELECT * FROM {table} ORDER BY id"):
             number = row.pop("id")
             if _is_there(target, table, row):
                 continue
@@ -100,11 +100,11 @@ def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
                 # The same result, made twice: kept once, but both were paid.
                 _add_attempt(target, table, row, "repeated", "done twice, with the same result")
                 continue
-            place = _insert(target, table, row)
+            place = insert(target, table, row)
             merged.added[table] = merged.added.get(table, 0) + 1
             if table == "assessment":
-                for axis in _rows(source, "SELECT * FROM judgement WHERE assessment = ?", [number]):
-                    _insert(target, "judgement", axis | {"assessment": place})
+                for axis in rows(source, "SELECT * FROM judgement WHERE assessment = ?", [number]):
+                    insert(target, "judgement", axis | {"assessment": place})
 
 
 def _add_conflict(target: Store, source: Store, table: str, row: Mapping[str, Json], how: str, merged: Merged) -> None:
@@ -125,7 +125,7 @@ def _add_attempt(target: Store, table: str, row: Mapping[str, Json], status: str
         "at": row["at"],
     }
     if not _is_there(target, "attempt", attempt):
-        _insert(target, "attempt", attempt)
+        insert(target, "attempt", attempt)
 
 
 def _is_there(target: Store, table: str, row: Mapping[str, Json]) -> bool:
@@ -153,7 +153,7 @@ def _merge_places(target: Store, source: Store) -> None:
 
 
 def _merge_pictures(target: Store, source: Store, merged: Merged) -> None:
-    merged.lost += target.pictures.take_from(source.pictures, source.pictures_named())
+    merged.lost_pictures += target.pictures.take_from(source.pictures, source.pictures_named())
 
 
 def _merge_files(into: Path, folder: Path) -> None:
@@ -169,14 +169,16 @@ def _merge_files(into: Path, folder: Path) -> None:
             stream.writelines(f"{line}\n" for line in fresh)
 
 
-def _rows(store: Store, query: str, values: Sequence[Json] = ()) -> Iterator[dict[str, Json]]:
+def rows(store: Store, query: str, values: Sequence[Json] = ()) -> Iterator[dict[str, Json]]:
+    """The rows of a query, by column."""
     cursor = store.query(query, values)
     names = [column[0] for column in cursor.description]
     while chunk := cursor.fetchmany(_CHUNK):
         yield from (dict(zip(names, row, strict=True)) for row in chunk)
 
 
-def _insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
+def insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
+    """Add a row unless it is there; returns the number of the last one."""
     names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
     store.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
     return int(store.query("SELECT last_insert_rowid()").fetchone()[0])
@@ -190,16 +192,6 @@ def as_text(merged: Merged, into: Path) -> str:
     lines += [f"  conflict: {sentence}" for sentence in merged.conflicts[:10]]
     if len(merged.conflicts) > 10:
         lines.append(f"  and {len(merged.conflicts) - 10:,} more conflicts; `stillme export` lists all attempts")
-    if merged.lost:
-        lines.append(f"  {len(merged.lost):,} pictures are lost, such as {merged.lost[0]}")
+    if merged.lost_pictures:
+        lines.append(f"  {len(merged.lost_pictures):,} pictures are lost, such as {merged.lost_pictures[0]}")
     return "\n".join(lines)
-
-
-def as_json(merged: Merged, into: Path) -> dict[str, Json]:
-    """For `--json`."""
-    return {
-        "folder": str(into),
-        "added": merged.added,
-        "conflicts": merged.conflicts,
-        "lost_pictures": merged.lost,
-    }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+
+from stillme.runs.store.rows import now
 
 HERE = ""
 """The address of the run folder itself."""
@@ -51,8 +52,7 @@ class Places:
     def move_to(self, address: str) -> None:
         """Record that new pictures go there from now on."""
         if address != self.current:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            self._connection.execute("INSERT INTO place (address, at) VALUES (?, ?)", (address, now))
+            self._connection.execute("INSERT INTO place (address, at) VALUES (?, ?)", (address, now()))
 
     def also_read(self, addresses: Iterable[str]) -> None:
         """Record that pictures are there, too; new ones go where they went."""

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import ClassVar, Generic, Literal, TypeVar, assert_never
+from typing import ClassVar, Generic, Literal, Self, TypeVar, assert_never
 
 from stillme.core.types import (
     Abstained,
@@ -118,7 +118,16 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditRow:
+class _Work:
+    """What any work took, all attempts together."""
+
+    attempts: int
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditRow(_Work):
     """A request with its outcome, ready to be saved. The picture itself is already in `Pictures`."""
 
     table: ClassVar[Table] = "edit"
@@ -128,9 +137,6 @@ class EditRow:
     outcome: EditOutcome
     image: str | None
     """SHA-256 of the edited picture, where there is one."""
-    attempts: int
-    seconds: float
-    cost: float
 
     @property
     def key(self) -> str:
@@ -206,34 +212,38 @@ class StoredEdit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssessmentRow:
-    """A judge's assessment of an edit, ready to be saved with a judgement for every axis."""
+class _Judged(_Work):
+    """What a judge answered."""
 
-    table: ClassVar[Table] = "assessment"
     stage: ClassVar[Stage] = "judge"
 
     key: str
-    edit: str
-    """The request's key."""
-    epoch: int
     judge: Spec
     assessment: Assessment
-    attempts: int
-    seconds: float
-    cost: float
 
     @property
     def final(self) -> bool:
         """Whether it needs no more work."""
         return self.assessment.failure is None
 
+    def as_failed(self, failed: Failed) -> Self:
+        """The row of a result that the ledger cannot hold."""
+        return replace(self, assessment=Assessment(ratings=dict.fromkeys(self.assessment.ratings, failed)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssessmentRow(_Judged):
+    """A judge's assessment of an edit, ready to be saved with a judgement for every axis."""
+
+    table: ClassVar[Table] = "assessment"
+
+    edit: str
+    """The request's key."""
+    epoch: int
+
     def summary(self) -> str:
         """The scores, to be compared with another try."""
         return scores_in_words([(axis, *rating_values(rating)[:2]) for axis, rating in self.assessment.ratings.items()])
-
-    def as_failed(self, failed: Failed) -> AssessmentRow:
-        """The row of a result that the ledger cannot hold."""
-        return replace(self, assessment=Assessment(ratings=dict.fromkeys(self.assessment.ratings, failed)))
 
     def columns(self, remembered: Remembered) -> dict[str, Json]:
         """The row without its judgements."""
@@ -266,7 +276,7 @@ def scores_in_words(ratings: Sequence[tuple[str, str, float | None]]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureRow:
+class FeatureRow(_Work):
     """An extractor's description of a picture, ready to be saved."""
 
     table: ClassVar[Table] = "feature"
@@ -276,9 +286,6 @@ class FeatureRow:
     image: ImageFile
     extractor: Spec
     extraction: Extraction
-    attempts: int
-    seconds: float
-    cost: float
 
     @property
     def final(self) -> bool:
@@ -357,14 +364,11 @@ def stored_extraction(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPairRow:
+class ControlPairRow(_Judged):
     """A judge's answer to a control pair, ready to be saved apart from the run's own judgements."""
 
     table: ClassVar[Table] = "control_pair"
-    stage: ClassVar[Stage] = "judge"
 
-    key: str
-    judge: Spec
     number: int
     pair: str
     """The change: kind and amount, as in `skin+8`."""
@@ -376,29 +380,16 @@ class ControlPairRow:
     source: str
     """SHA-256 of the pictures."""
     edited: str
-    assessment: Assessment
     answers: Mapping[str, Json]
     """By axis: outcome, score, the truth where it is known, and whether the answer is right."""
     chart: Mapping[str, tuple[int, int]]
     """Each chart's level after this answer, and its limit."""
     answered_before: int
     """Real answers that came before."""
-    attempts: int
-    seconds: float
-    cost: float
-
-    @property
-    def final(self) -> bool:
-        """Whether it needs no more work."""
-        return self.assessment.failure is None
 
     def summary(self) -> str:
         """The answers, to be compared with another try."""
         return as_json(self.answers)
-
-    def as_failed(self, failed: Failed) -> ControlPairRow:
-        """The row of a result that the ledger cannot hold."""
-        return replace(self, assessment=Assessment(ratings=dict.fromkeys(self.assessment.ratings, failed)))
 
     def columns(self, remembered: Remembered) -> dict[str, Json]:
         """The row."""

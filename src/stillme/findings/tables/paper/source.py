@@ -24,10 +24,6 @@ Remarks = Callable[[Collection[str]], Mapping[str, Mapping[str, str]]]
 """From keys of edits to what judges gave as evidence, by axis."""
 
 
-def _no_remarks(_keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """An audit's results, with what the tables are about."""
@@ -49,7 +45,7 @@ class Source:
     """From which score on a race counts as changed; None for the rubric's `race_changed`."""
     standing: Standing = field(default_factory=dict[str, Mapping[str, str]])
     """Which judges passed calibration, by axis."""
-    remarks: Remarks = _no_remarks
+    remarks: Remarks = lambda _: {}
     """What judges say of single edits."""
 
     def score(self, axis: str) -> Scores | None:
