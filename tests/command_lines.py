@@ -11,6 +11,11 @@ from click.testing import CliRunner, Result
 from stillme.cli import cli
 
 
+def invoke(*words: object) -> Result:
+    """What a user gets who types `stillme` and these words, in this process."""
+    return CliRunner().invoke(cli, [*map(str, words)])
+
+
 def parse(line: str | Sequence[str]) -> click.Context:
     """The context of a `stillme` command; raises what a user who typed it would see."""
     program, *words = shlex.split(line) if isinstance(line, str) else line
@@ -37,6 +42,6 @@ def commands(command: click.Command = cli, name: str = "stillme") -> Iterator[tu
 
 def ran(*words: object, code: int = 0) -> Result:
     """A command, which must end with this code."""
-    done = CliRunner().invoke(cli, [str(word) for word in words])
+    done = invoke(*words)
     assert done.exit_code == code, done.exception or done.output
     return done

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from stillme.audit.design import JudgeRecord
+from stillme.core.protocols import Editor
 from stillme.core.types import (
     Arm,
     Assessment,
@@ -25,6 +26,7 @@ from stillme.core.types import (
 from stillme.estimates.rows import Edits, EditState
 from stillme.runs.store import AssessmentRow, EditRow
 
+T = TypeVar("T")
 EDITOR = Spec(use="noop", version="1", parameters={})
 JUDGE = Spec(use="scripted", version="1", parameters={})
 
@@ -43,6 +45,21 @@ def request(who: str = "p0", what: str = "O-01", seed: int = 0, editor: Spec = E
     return Request(
         portraits=(portrait(who),), prompt=asked, arm=Arm.BASELINE, instruction=asked.text, editor=editor, seed=seed
     )
+
+
+def asked(
+    editor: Editor, *people: Portrait, what: Prompt | None = None, instruction: str = "", seed: int = 0
+) -> Request:
+    """What an editor is asked: one edit of these people."""
+    what = what or prompt()
+    words = instruction or what.text
+    return Request(portraits=people, prompt=what, arm=Arm.BASELINE, instruction=words, editor=editor.spec, seed=seed)
+
+
+def must_be(kind: type[T], outcome: object) -> T:
+    """The outcome, which must be of this kind."""
+    assert isinstance(outcome, kind), outcome
+    return outcome
 
 
 def edit_row(made: Request, outcome: EditOutcome | None = None, image: str | None = None, cost: float = 0.0) -> EditRow:

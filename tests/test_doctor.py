@@ -88,9 +88,10 @@ def test_offline_the_hub_s_word_is_unknown_and_never_asked(monkeypatch: pytest.M
     monkeypatch.setattr(hub, "whoami", lambda: pytest.fail("asked"))
     monkeypatch.setattr(doctor.socket, "create_connection", lambda *_: pytest.fail("asked"))
     assert not doctor._online()
-    assert "is unknown" in doctor._hub(online=False).detail
+    with pytest.raises(doctor._Absent, match="is unknown"):
+        doctor._hub(online=False)
     monkeypatch.setattr(hub, "whoami", lambda: {"name": "ada"})
-    assert doctor._hub(online=True).detail == "logged in as ada"
+    assert doctor._hub(online=True) == "logged in as ada"
 
 
 def card(total: float, free: float | None = None) -> Gpu:
@@ -156,7 +157,7 @@ def test_a_gpu_that_torch_cannot_use_is_said(monkeypatch: pytest.MonkeyPatch) ->
     pytest.importorskip("torch")
     monkeypatch.setattr(doctor, "gpus", lambda: [card(24.0)])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    check = doctor._gpus()
+    check = doctor._tried("GPUs", doctor._gpus)
     assert check.state == "lacking"
     assert "a card, 24 of 24 GB free; but torch" in check.detail
     assert "install a torch for your GPU" in check.detail

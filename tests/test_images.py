@@ -21,15 +21,9 @@ from stillme.core.errors import UnreadableImage
 from stillme.core.images import colour_profiles
 from stillme.portraits.synthetic import portraits
 from tests import profiles
+from tests.pictures import encoded as saved
 
 SKIN = np.array([[[224, 172, 140], [141, 85, 36], [255, 219, 172], [90, 56, 37]]], dtype=np.uint8).repeat(8, axis=0)
-
-
-def saved(pixels: NDArray[np.uint8] | Image.Image, kind: str = "PNG", **options: object) -> bytes:
-    picture = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
-    buffer = io.BytesIO()
-    picture.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def in_adobe_rgb(srgb: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -7,22 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme import audit
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
 from stillme.core.protocols import Editor
 from stillme.runs.store import Store
+from tests.command_lines import invoke
 from tests.processes import installed, stillme
 
 
 def test_an_installed_package_adds_its_plugins():
     assert registry.plugin("editor", "negative").package == "stillme-test-plugin"
     assert registry.prompt_set("greetings")[0].text == "Make the person smile."
-    assert "negative" in CliRunner().invoke(cli, ["list", "editors", "negative", "--json"]).output
+    assert "negative" in invoke("list", "editors", "negative", "--json").output
 
 
 def test_a_plugin_editor_and_judge_run_a_whole_audit(write_audit: Callable[..., Path]):
@@ -42,7 +41,7 @@ def test_an_unknown_editor_names_the_nearest_one():
 
 def test_a_plugin_that_cannot_be_imported_is_named_with_its_package():
     with pytest.raises(BrokenPlugin, match="'broken' of package 'stillme-test-plugin' cannot be imported"):
-        registry.editor_class("broken")
+        registry.plugin_class("editor", "broken")
 
 
 def test_a_class_that_is_no_editor_is_refused(monkeypatch: pytest.MonkeyPatch):
@@ -50,15 +49,15 @@ def test_a_class_that_is_no_editor_is_refused(monkeypatch: pytest.MonkeyPatch):
     for loaded, words in {dict: "is not a class derived from", Editor: "has no `edit_one`"}.items():
         monkeypatch.setattr(registry.Registered, "load", lambda _, loaded=loaded: loaded)
         with pytest.raises(BrokenPlugin, match=f"'negative' of package '{negative.package}' {words}"):
-            registry.editor_class("negative")
+            registry.plugin_class("editor", "negative")
     monkeypatch.undo()
     with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' has `Parameters` that are not"):
-        registry.editor_class("formless")
+        registry.plugin_class("editor", "formless")
 
 
 def test_a_module_that_exits_is_a_broken_plugin():
     with pytest.raises(BrokenPlugin, match="SystemExit: not on this machine"):
-        registry.editor_class("exiting")
+        registry.plugin_class("editor", "exiting")
 
 
 def test_a_plugin_is_built_from_its_name_shorthand_and_parameters():
@@ -94,7 +93,7 @@ def test_a_plugin_that_raises_when_built_is_a_problem_of_the_audit(write_audit: 
     [("editors", ["broken", "crashing", "exiting", "formless"]), ("judges", ["crashing-judge"])],
 )
 def test_a_broken_plugin_does_not_hide_the_others(kind: str, broken: list[str]):
-    shown = CliRunner().invoke(cli, ["list", kind, "--json"])
+    shown = invoke("list", kind, "--json")
     entries = {entry["name"]: entry for entry in json.loads(shown.output)}
     assert {"python"} < entries.keys()
     for name in broken:
@@ -109,7 +108,7 @@ def test_the_plugins_of_the_tests_are_not_in_the_environment_of_a_user():
 
 
 def test_listing_shows_what_a_plugin_still_needs():
-    output = CliRunner().invoke(cli, ["list", "editors", "unready", "--json"]).output
+    output = invoke("list", "editors", "unready", "--json").output
     (entry,) = json.loads(output)
     assert not entry["ready"]
     assert 'pip install "stillme[imaginary]"' in entry["lacking"][0]

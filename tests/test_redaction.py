@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.core.redaction import redacted
+from stillme.core.redaction import redacted, without_secrets
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "HF_TOKEN", "DB_PASSWORD", "my_secret", "AWS_SECRET_ACCESS_KEY"])
@@ -23,7 +23,12 @@ def test_tokens_and_signed_links_are_replaced_wherever_they_come_from():
     assert redacted("Authorization: Bearer abc.def-123456") == "Authorization: Bearer …"
     link = "https://x.example/a.png?w=5&X-Amz-Signature=abcdef123&sig=9"
     assert redacted(link) == "https://x.example/a.png?…"
+    assert redacted("https://me:pass@host/v1") == "https://…@host/v1"
 
 
 def test_given_values_are_replaced_the_longest_first():
     assert redacted("abcd abcdef", "abcd", "abcdef") == "… …"
+    key = "hf_sk-loopback-0123456789"
+    assert redacted(f"Incorrect key {key[:12]}***", key) == "Incorrect key …***", "as providers repeat it"
+    nested = {"a": [f"x {key}", 3], "b": {"c": key}, "d": None}
+    assert without_secrets(nested, key) == {"a": ["x …", 3], "b": {"c": "…"}, "d": None}

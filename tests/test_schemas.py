@@ -17,6 +17,7 @@ from stillme.audit.experiments import Setup, experiment
 from stillme.audit.template import small_audit
 from stillme.cli import cli
 from stillme.study.config import StudyConfig
+from tests.command_lines import invoke
 
 ROOT = Path(__file__).parent.parent
 
@@ -83,7 +84,7 @@ def test_every_key_of_audit_toml_is_explained():
 
 def test_the_schema_of_a_study_is_valid():
     Draft7Validator.check_schema(schema_of(StudyConfig, "study.toml"))
-    assert json.loads(CliRunner().invoke(cli, ["schema", "study"]).stdout)["title"] == "study.toml of stillme"
+    assert json.loads(invoke("schema", "study").stdout)["title"] == "study.toml of stillme"
 
 
 def test_a_new_audit_names_its_schema(tmp_path: Path):

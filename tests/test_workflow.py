@@ -44,9 +44,9 @@ def test_what_the_audit_uses_is_installed_and_no_more(steps: list[dict[str, Any]
     installed = re.search(r"stillme\[([\w,]+)\]", FILE.read_text())
     assert installed
     loaded = [
-        registry.editor_class("openai"),
-        registry.judge_class("gpt-5-mini"),
-        registry.judge_class("gemini-3-flash"),
+        registry.plugin_class("editor", "openai"),
+        registry.plugin_class("judge", "gpt-5-mini"),
+        registry.plugin_class("judge", "gemini-3-flash"),
     ]
     assert set(installed[1].split(",")) == {plugin.needs.extra for plugin in loaded}
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -46,7 +46,7 @@ def test_a_judge_that_says_nothing_changed_fails_and_a_first_look_is_not_kept(tm
 
 
 def test_the_default_judge_ships_calibrated():
-    judge = registry.judge_class("instruments")
+    judge = registry.plugin_class("judge", "instruments")
     shipped = calibration.find(judge(judge.Parameters()).spec)
     assert shipped is not None, "run `stillme calibrate instruments` and copy the result to calibration/shipped"
     assert shipped.verdicts["visible_change"] == "passed"

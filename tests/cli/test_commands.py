@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from stillme import __version__, audit
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
+from tests.command_lines import invoke
 from tests.processes import stillme
 
 Write = Callable[..., Path]
@@ -59,7 +59,7 @@ def imported_by(*words: str | Path) -> set[str]:
 def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
     # What a command costs before it does anything is its imports, about half a millisecond each.
     folder = write_audit()
-    assert CliRunner().invoke(cli, ["run", str(folder)]).exit_code == 0
+    assert invoke("run", folder).exit_code == 0
     assert len(imported_by("--help")) <= 100
     counting = imported_by("status", folder)
     assert len(counting) <= 330
@@ -99,7 +99,7 @@ def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimat
 
 @pytest.mark.parametrize("command", sorted(cli.list_commands(click.Context(cli))))
 def test_every_command_explains_itself(command: str):
-    shown = CliRunner().invoke(cli, [command, "--help"])
+    shown = invoke(command, "--help")
     assert shown.exit_code == 0
     assert len(shown.output.splitlines()) > 4
 
@@ -143,7 +143,7 @@ def test_failures_that_a_rerun_would_retry_exit_with_3(write_audit: Write):
 
 def printed(*words: object) -> str:
     """What a command prints, in this process."""
-    done = CliRunner().invoke(cli, [*map(str, words)])
+    done = invoke(*words)
     if done.exception:
         raise done.exception
     return done.stdout
@@ -214,7 +214,7 @@ def test_doctor_finds_this_machine_fit(tmp_path: Path):
     ],
 )
 def test_options_of_an_export_that_do_not_go_together_are_named(words: tuple[str, ...], said: str):
-    refused = CliRunner().invoke(cli, ["export", *words])
+    refused = invoke("export", *words)
     assert refused.exit_code == 2
     assert said in refused.output
 

@@ -7,14 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
 from tests import processes
+from tests.command_lines import invoke
 
 
 def write(folder: Path, *options: str):
-    return CliRunner().invoke(cli, ["new", str(folder), *options])
+    return invoke("new", folder, *options)
 
 
 def test_the_package_installs_and_passes_its_own_test(tmp_path: Path):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from stillme.cli import cli
 from stillme.cli.options import command_line
-from tests.command_lines import parse
+from tests.command_lines import invoke, parse
 
 Write = Callable[..., Path]
 
@@ -21,10 +20,6 @@ WITHOUT = {
     "schema": "its output is a file for a text editor",
     "serve": "runs until it is interrupted",
 }
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, words)))
 
 
 def next_of(*words: object) -> list[str]:

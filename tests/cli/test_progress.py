@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_a_stage_tells_rate_time_left_cost_and_failures(terminal: None, capsys: 
     shown.end()
     drawn = plain(capsys.readouterr().err)
     assert re.search(r"edit ours .*43/100  [\d,.]+/s  0:00 left  \$1\.50  3 failed", drawn), drawn
+
+
+def test_an_interrupted_command_shows_the_cursor_again(
+    terminal: None, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with suppress(KeyboardInterrupt), progress() as shown:
+        shown(stage("edit ours", 40))
+        raise KeyboardInterrupt
+    drawn = capsys.readouterr().err
+    assert drawn.rfind("\x1b[?25h") > drawn.rfind("\x1b[?25l") >= 0, "as after SIGTERM, which raises the same"
 
 
 def test_stages_that_run_together_have_a_bar_each(terminal: None, capsys: Captured):

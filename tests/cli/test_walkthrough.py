@@ -8,13 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits
-from tests.command_lines import parse
+from tests.command_lines import invoke, parse
 
 Type = Callable[..., str]
 
@@ -25,7 +23,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
     monkeypatch.chdir(tmp_path)
 
     def enter(*words: str, exits: int = 0, opens: bool = False) -> str:
-        shown = CliRunner().invoke(cli, words)
+        shown = invoke(*words)
         if isinstance(shown.exception, StillmeError):
             assert shown.exception.exit_code == exits, shown.exception
             return str(shown.exception)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from PIL import Image
 
 from stillme.curation.pools import Pools, load_pools
 from tests.curation.renders import draw_renders
+from tests.pictures import encoded
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +31,7 @@ def picture(shade: int, *, mode: str = "RGB", kind: str = "PNG", **options: obje
     """A plain picture whose bytes differ by shade."""
     pixels = Image.fromarray(np.full((72, 80, 3), shade % 256, dtype=np.uint8))
     pixels.putpixel((shade % 80, shade // 256 % 72), (255, 0, 0))
-    buffer = io.BytesIO()
-    pixels.convert(mode).save(buffer, kind, **options)
-    return buffer.getvalue()
+    return encoded(pixels.convert(mode), kind, **options)
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, str]]) -> None:

@@ -145,7 +145,7 @@ def test_what_waits_in_a_browser_is_taken_together_and_one_refusal_keeps_nothing
     said = visit.client.post("/act", json={"curator": "Ada", "actions": actions}, headers={"X-CSRF": visit.csrf}).json()
     assert sorted(said["refused"]) == ["b" * 16, "c" * 16]
     assert said["states"]["1"]["chosen"] == [second]
-    assert said["states"]["2"]["nobody"] == ""
+    assert said["states"]["2"]["none_fits"] == ""
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_disagreement_is_settled_without_showing_who_chose_whom(workspace: Works
     assert "Ada" not in page
     assert visit.settle().status_code == 422
     assert "Choose 1" in visit.settle(**{f"candidate-{first}": "on", f"candidate-{second}": "on"}).text
-    assert "not both" in visit.settle(**{f"candidate-{first}": "on", "nobody": "on"}).text
+    assert "not both" in visit.settle(**{f"candidate-{first}": "on", "none_fits": "on"}).text
     assert visit.settle(**{f"candidate-{second}": "on", "note": "sharper"}).status_code == 200
     assert workspace.tally.outcomes[workspace.cell(1)].chosen == (second,)
     assert "To be settled" not in visit.client.get("/").text

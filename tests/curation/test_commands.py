@@ -5,17 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log
 from stillme.curation.pools import Pools
+from tests.command_lines import invoke as stillme
 from tests.curation.conftest import picture, write_table
-
-
-def stillme(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def test_sample_lists_every_cell_it_could_not_fill(fairface: Callable[..., Path], tmp_path: Path):

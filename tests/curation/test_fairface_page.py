@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme import audit
-from stillme.cli import cli
 from stillme.curation.decisions import Log
 from stillme.curation.pools import load_pools
+from tests.command_lines import invoke
 
 PAGE = Path(__file__).parents[2] / "docs" / "fairface.md"
 FEW = ("--only", "race=White,Black", "--only", "age=20s,70+", "--pools", "2", "--no-checks")
@@ -41,7 +40,7 @@ def test_every_command_of_the_page_works(
                 arguments = ["run", folder]
             case arguments:
                 pass
-        shown = CliRunner().invoke(cli, arguments)
+        shown = invoke(*arguments)
         assert shown.exit_code == 0, (line, shown.output, shown.exception)
     diagnosis = audit.load(tmp_path / "diagnosis")
     assert diagnosis.factors == ("race", "gender", "age")

@@ -6,13 +6,11 @@ import os
 import re
 import sys
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from stillme.cli import main
 from stillme.core.errors import InvalidPortraits, StillmeError
@@ -20,6 +18,7 @@ from stillme.curation.making import import_portraits
 from stillme.curation.pools import SampleOptions, load_pools, sample
 from stillme.curation.sources import open_source
 from tests.curation.conftest import picture, write_table
+from tests.pictures import animated, bomb
 
 ANY = SampleOptions(only={})
 
@@ -82,21 +81,6 @@ def test_a_fairface_table_without_a_column_is_named(fairface: Callable[..., Path
     write_table(folder / "fairface_label_val.csv", [{"file": "val/1.jpg", "age": "20-29", "gender": "Male"}])
     with pytest.raises(InvalidPortraits, match="has no column 'race'; its columns are file, age, gender"):
         sample(open_source(str(folder)), tmp_path / "p", ANY)
-
-
-def animated() -> bytes:
-    stills = [Image.open(io.BytesIO(picture(shade))) for shade in (1, 2)]
-    buffer = io.BytesIO()
-    stills[0].save(buffer, "GIF", save_all=True, append_images=stills[1:])
-    return buffer.getvalue()
-
-
-def bomb() -> bytes:
-    """40,000 × 40,000 pixels, announced in a file of a few bytes."""
-    data = bytearray(picture(3))
-    data[16:24] = (40_000).to_bytes(4, "big") * 2
-    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
-    return bytes(data)
 
 
 def own(tmp_path: Path, files: dict[str, bytes], rows: Sequence[dict[str, str]]) -> Path:

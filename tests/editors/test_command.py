@@ -24,9 +24,11 @@ from stillme.core.errors import InvalidAudit
 from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refused, Request
 from stillme.editors.command import CommandEditor, EditorCommandParameters
-from stillme.plugins.testing import PROMPTS, check_plugin
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
+from tests.pictures import on_its_side
 from tests.processes import all_end
+from tests.records import asked, must_be
 
 NEGATIVE = """
 import sys
@@ -45,14 +47,7 @@ def editor(folder: Path, program: str, *places: str, **settings: Any) -> Command
 
 
 def request(editor: Editor, *, people: int = 1, instruction: str = "Make it grey.") -> Request:
-    return Request(
-        portraits=portraits()[:people],
-        prompt=PROMPTS[0],
-        arm=Arm.BASELINE,
-        instruction=instruction,
-        editor=editor.spec,
-        seed=7,
-    )
+    return asked(editor, *portraits()[:people], instruction=instruction, seed=7)
 
 
 def outcome(editor: CommandEditor, **what: Any) -> EditOutcome:
@@ -60,9 +55,7 @@ def outcome(editor: CommandEditor, **what: Any) -> EditOutcome:
 
 
 def failure(editor: CommandEditor, **what: Any) -> Failed:
-    failed = outcome(editor, **what)
-    assert isinstance(failed, Failed), failed
-    return failed
+    return must_be(Failed, outcome(editor, **what))
 
 
 def test_a_program_conforms(tmp_path: Path):
@@ -72,8 +65,7 @@ def test_a_program_conforms(tmp_path: Path):
 
 
 def test_a_picture_and_exit_code_0_are_an_edit(tmp_path: Path):
-    edited = outcome(editor(tmp_path, NEGATIVE, price=0.25))
-    assert isinstance(edited, Edited)
+    edited = must_be(Edited, outcome(editor(tmp_path, NEGATIVE, price=0.25)))
     source = images.read_rgb(portraits()[0].image.path)
     assert np.array_equal(images.read_rgb(edited.image), 255 - source)
     assert edited.effective == {"size": [source.shape[1], source.shape[0]]}
@@ -109,12 +101,8 @@ def test_it_is_not_told_who_is_in_the_picture(tmp_path: Path):
 
 
 def test_a_picture_that_exif_turns_is_handed_over_upright(tmp_path: Path):
-    turned = Image.new("RGB", (8, 4))
-    exif = turned.getexif()
-    exif[0x0112] = 6
-    turned.save(tmp_path / "turned.jpg", exif=exif)
     command = editor(tmp_path, NEGATIVE)
-    who = replace(portraits()[0], image=ImageFile.of(tmp_path / "turned.jpg"))
+    who = replace(portraits()[0], image=on_its_side(tmp_path))
     (edited,) = command.edit([replace(request(command), portraits=(who,))])
     assert edited.effective == {"size": [4, 8]}
 
@@ -124,8 +112,7 @@ def test_two_portraits_need_a_second_place(tmp_path: Path):
     both = "import sys; from PIL import Image; Image.open(sys.argv[2]).save(sys.argv[3])"
     command = editor(tmp_path, both, "{source}", "{source2}", "{output}", "{instruction}")
     assert command.capabilities.inputs == 2
-    edited = outcome(command, people=2)
-    assert isinstance(edited, Edited)
+    edited = must_be(Edited, outcome(command, people=2))
     assert np.array_equal(images.read_rgb(edited.image), images.read_rgb(portraits()[1].image.path))
 
 

@@ -19,7 +19,7 @@ from stillme.core.types import Arm, Edited, Failed, Refused
 from stillme.editors.folder import Folder, FolderParameters
 from stillme.findings.tables.paper import Chosen, make_tables
 from stillme.runs import RecordedRun
-from tests.records import portrait, prompt, request
+from tests.records import must_be, portrait, prompt, request
 
 PNG = images.encode_png(np.random.default_rng(0).integers(0, 255, (8, 6, 3), dtype=np.uint8))
 
@@ -58,8 +58,7 @@ def test_a_file_is_an_edit_and_says_which_file_it_was(tmp_path: Path):
 
 def test_a_missing_file_is_named_and_stays_missing_until_it_appears(tmp_path: Path):
     editor = folder(tmp_path)
-    failed = outcome(editor)
-    assert isinstance(failed, Failed)
+    failed = must_be(Failed, outcome(editor))
     assert str(tmp_path / "p0" / "O-01.png") in failed.error
     # Retryable, or the ledger would hold the failure as final; and at once, as waiting does not make files.
     assert not failed.retryable, "to wait does not help"
@@ -83,8 +82,7 @@ def test_what_is_not_one_whole_file_of_the_request_is_a_failure(
     put(tmp_path, *files)
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    failed = outcome(folder(tmp_path, pattern), **asked)
-    assert isinstance(failed, Failed)
+    failed = must_be(Failed, outcome(folder(tmp_path, pattern), **asked))
     assert not failed.retryable
     assert words in failed.error
 
@@ -105,8 +103,7 @@ def test_two_portraits_in_one_request_are_named_together(tmp_path: Path):
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, who: str):
     put(tmp_path, "secret/O-01.png")
     editor = folder(tmp_path / "outputs", "{portrait}/{prompt}.png")
-    failed = outcome(editor, who=who)
-    assert isinstance(failed, Failed)
+    failed = must_be(Failed, outcome(editor, who=who))
     assert "leave the folder" in failed.error or "no file" in failed.error
     (tmp_path / "outputs").mkdir()
     assert "leaves the folder" in next(editor.problems([portrait(who)], [prompt()]))
@@ -227,8 +224,7 @@ def test_a_run_kept_elsewhere_still_finds_the_files(write_audit: Any, tmp_path: 
 def test_endings_in_capitals_are_found(tmp_path: Path, pattern: str, name: str):
     put(tmp_path, name)
     editor = folder(tmp_path, pattern, complete=True)
-    edited = outcome(editor)
-    assert isinstance(edited, Edited)
+    edited = must_be(Edited, outcome(editor))
     assert edited.effective["file"] == name
     assert problems(editor, people=1, prompts=1) == []
 
@@ -295,8 +291,7 @@ def test_a_table_says_what_each_file_shows(tmp_path: Path):
     assert (first.effective["file"], second.effective["file"]) == ("1.png", "2.png")
     assert second.effective["note"] == "second try"
     assert "note" not in first.effective
-    failed = outcome(editor, seed=1)
-    assert isinstance(failed, Failed)
+    failed = must_be(Failed, outcome(editor, seed=1))
     assert "edits.csv has no row for p0 × O-01, baseline, seed 1" in failed.error
 
 
@@ -316,8 +311,7 @@ def test_a_row_whose_file_is_missing_or_damaged_names_the_file(tmp_path: Path):
     editor = manifest(tmp_path, "file,portrait,prompt", "1.png,p0,O-01", "2.png,p1,O-01", "../3.png,p2,O-01")
     (tmp_path / "2.png").write_bytes(PNG[:60])
     for who, words in (("p0", f"there is no file {tmp_path / '1.png'}"), ("p1", "2.png"), ("p2", "leave the folder")):
-        failed = outcome(editor, who=who)
-        assert isinstance(failed, Failed)
+        failed = must_be(Failed, outcome(editor, who=who))
         assert words in failed.error
 
 

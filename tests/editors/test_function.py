@@ -17,11 +17,13 @@ from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images, registry
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Editor
-from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
+from stillme.core.types import Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
 from stillme.editors.function import FunctionEditor
 from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from stillme.runs.store import Store
+from tests.pictures import encoded, on_its_side
+from tests.records import asked, must_be
 
 PROMPT = Prompt(id="grey", text="Make it grey.", category="own", subcategory="own")
 FILE = "edit.py"
@@ -37,15 +39,8 @@ def grey(image: Image.Image) -> Image.Image:
     return ImageOps.grayscale(image)
 
 
-def request(editor: Editor, *, people: int = 1, seed: int = 0, instruction: str = PROMPT.text) -> Request:
-    return Request(
-        portraits=portraits()[:people],
-        prompt=PROMPT,
-        arm=Arm.BASELINE,
-        instruction=instruction,
-        editor=editor.spec,
-        seed=seed,
-    )
+def request(editor: Editor, *, people: int = 1, **more: Any) -> Request:
+    return asked(editor, *portraits()[:people], what=PROMPT, **more)
 
 
 def outcome(function: Callable[..., Any], *, people: int = 1, **settings: Any) -> EditOutcome:
@@ -89,28 +84,19 @@ def test_the_prompt_is_what_the_arm_makes_of_it():
 
 
 def test_a_picture_that_exif_turns_is_handed_over_upright(tmp_path: Path):
-    turned = Image.new("RGB", (8, 4))
-    exif = turned.getexif()
-    exif[0x0112] = 6
-    turned.save(tmp_path / "turned.jpg", exif=exif)
     sizes: list[tuple[int, int]] = []
     editor = FunctionEditor.of(lambda image: sizes.append(image.size) or image)
-    who = replace(portraits()[0], image=ImageFile.of(tmp_path / "turned.jpg"))
+    who = replace(portraits()[0], image=on_its_side(tmp_path))
     list(editor.edit([replace(request(editor), portraits=(who,))]))
     assert sizes == [(4, 8)]
-
-
-def encoded(picture: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    picture.save(buffer, "WEBP", lossless=True)
-    return buffer.getvalue()
 
 
 def test_every_way_to_return_a_picture_is_accepted(tmp_path: Path):
     picture = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     file = tmp_path / "made.png"
     picture.save(file)
-    ways = [picture, encoded(picture), bytearray(encoded(picture)), file, str(file), np.asarray(picture)]
+    webp = encoded(picture, "WEBP", lossless=True)
+    ways = [picture, webp, bytearray(webp), file, str(file), np.asarray(picture)]
     for way in ways:
         edited = outcome(lambda way=way: way)
         assert isinstance(edited, Edited), (way, edited)
@@ -119,7 +105,7 @@ def test_every_way_to_return_a_picture_is_accepted(tmp_path: Path):
 
 
 def test_bytes_and_files_are_kept_as_they_came(tmp_path: Path):
-    data = encoded(Image.new("RGB", (4, 4)))
+    data = encoded(Image.new("RGB", (4, 4)), "WEBP")
     (tmp_path / "made.webp").write_bytes(data)
     for way in (data, tmp_path / "made.webp"):
         assert getattr(outcome(lambda way=way: way), "image", None) == data
@@ -145,8 +131,7 @@ def test_pictures_of_every_mode_are_accepted(mode: str):
     ids=["none", "number", "list", "channels first", "floats", "nothing", "text", "no file"],
 )
 def test_anything_else_is_a_failure_that_says_what_came_back(result: Any, words: str):
-    failed = outcome(lambda: result)
-    assert isinstance(failed, Failed)
+    failed = must_be(Failed, outcome(lambda: result))
     assert words in failed.error
     assert failed.retryable, "with a version of one's own, a corrected function has the same key"
 
@@ -259,6 +244,5 @@ def test_a_picture_with_a_colour_profile_keeps_it():
         image.info["icc_profile"] = profile
         return image
 
-    made = outcome(tagged)
-    assert isinstance(made, Edited)
+    made = must_be(Edited, outcome(tagged))
     assert Image.open(io.BytesIO(made.image)).info["icc_profile"] == profile

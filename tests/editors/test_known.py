@@ -8,20 +8,18 @@ import pytest
 from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.protocols import Editor
-from stillme.core.types import Arm, Edited, Portrait, Prompt, Request
+from stillme.core.types import Edited, Portrait, Prompt
 from stillme.editors import known, rendered
 from stillme.editors.known import Known, KnownParameters
 from stillme.editors.rendered import Rendered, RenderedParameters
 from stillme.portraits.synthetic import portraits
+from tests.records import asked, portrait
 
 PROMPTS = {prompt.id: prompt for prompt in known.prompts()}
 
 
 def edit(editor: Editor, portrait: Portrait, prompt: Prompt) -> Edited:
-    request = Request(
-        portraits=(portrait,), prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=0
-    )
-    (outcome,) = editor.edit([request])
+    (outcome,) = editor.edit([asked(editor, portrait, what=prompt)])
     assert isinstance(outcome, Edited), outcome
     return outcome
 
@@ -84,8 +82,6 @@ def renders(tmp_path: Path) -> Path:
 def test_rendered_changes_are_found_by_subject_and_amount(renders: Path):
     asked = rendered.prompts(renders)
     assert [(prompt.id, prompt.subcategory) for prompt in asked] == [("age-20", "age")], "only what all subjects have"
-    from tests.records import portrait
-
     editor = Rendered(RenderedParameters(folder=renders))
     assert edit(editor, portrait("s2"), asked[0]).image == (renders / "s2_age.png").read_bytes()
     assert list(editor.problems([portrait("s1"), portrait("s2")], asked)) == []

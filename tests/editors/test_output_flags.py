@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.core import images
 from stillme.editors.output_flags import flags_of
 from tests import profiles
+from tests.pictures import encoded as saved
 
 SOURCE = np.random.default_rng(0).integers(0, 255, (48, 32, 3), dtype=np.uint8)
 
@@ -19,19 +17,13 @@ def png(rgb: np.ndarray) -> bytes:
     return images.encode_png(rgb.astype(np.uint8))
 
 
-def saved(rgb: np.ndarray, kind: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(rgb.astype(np.uint8)).save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
 def with_spot(side: int, ground: int, rows: slice, columns: slice, spot: int) -> np.ndarray:
     frame = np.full((side, side, 3), ground)
     frame[rows, columns] = spot
     return frame
 
 
-PLAIN = np.full((64, 64, 3), (200, 10, 90))
+PLAIN = np.full((64, 64, 3), (200, 10, 90), dtype=np.uint8)
 GREY = png(np.full((16, 16, 3), 80))
 WIDE = saved(SOURCE, "PNG", icc_profile=profiles.adobe_rgb())
 ODD_PROFILE = saved(255 - SOURCE, "PNG", icc_profile=b"nothing")
@@ -41,8 +33,8 @@ CASES: dict[str, tuple[bytes, tuple[bytes, ...], tuple[str, ...]]] = {
     "an empty file": (b"", SAME, ("unreadable",)),
     "a page of words": (b"<html>502</html>", SAME, ("unreadable",)),
     "half a file": (png(SOURCE)[:200], SAME, ("unreadable",)),
-    "black": (saved(np.full((64, 64, 3), 0), "JPEG"), SAME, ("black",)),
-    "nearly black": (saved(np.full((64, 64, 3), 3), "JPEG"), SAME, ("black",)),
+    "black": (saved(np.full((64, 64, 3), 0, dtype=np.uint8), "JPEG"), SAME, ("black",)),
+    "nearly black": (saved(np.full((64, 64, 3), 3, dtype=np.uint8), "JPEG"), SAME, ("black",)),
     "black with a watermark's dot": (png(with_spot(256, 0, slice(1), slice(10), 255)), SAME, ("black",)),
     "one colour": (png(PLAIN), SAME, ("uniform",)),
     "one colour as JPEG": (saved(PLAIN, "JPEG"), SAME, ("uniform",)),

@@ -11,21 +11,18 @@ import numpy as np
 from PIL import Image
 
 from stillme.core import colour, images
-from stillme.core.types import Arm, Edited, ImageFile, Portrait, Prompt, Request, digest
+from stillme.core.types import Edited, ImageFile, Portrait, digest
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.editors.regions import lab_of, move
 from stillme.portraits.synthetic import portraits
+from tests.records import asked
 
-PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 ALL_COLOURS = np.stack(np.meshgrid(*[np.arange(0, 256, 5, dtype=np.uint8)] * 3), axis=-1).reshape(-1, 3)
 
 
 def edited(portrait: Portrait) -> Edited:
     editor = Planted(PlantedParameters(everyone=Effect(skin_shift=5), recolour="both"))
-    request = Request(
-        portraits=(portrait,), prompt=PROMPT, arm=Arm.BASELINE, instruction=PROMPT.text, editor=editor.spec, seed=1
-    )
-    (outcome,) = editor.edit([request])
+    (outcome,) = editor.edit([asked(editor, portrait, seed=1)])
     assert isinstance(outcome, Edited)
     return outcome
 

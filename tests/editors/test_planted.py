@@ -8,28 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.core import colour, images
-from stillme.core.protocols import Editor
-from stillme.core.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
+from stillme.core.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.instruments import faces
 from stillme.portraits.synthetic import portraits
+from tests.records import asked
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 
 
-def edit(parameters: PlantedParameters, portrait: Portrait, seed: int = 0, prompt: Prompt = PROMPT) -> Edited:
+def edit(parameters: PlantedParameters, *people: Portrait, seed: int = 0, prompt: Prompt = PROMPT) -> Edited:
     editor = Planted(parameters)
-    request = Request(
-        portraits=(portrait,), prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=seed
-    )
-    (outcome,) = editor.edit([request])
+    editor.set_portraits(portraits())
+    (outcome,) = editor.edit([asked(editor, *people, what=prompt, seed=seed)])
     assert isinstance(outcome, Edited)
+    assert outcome.truth is not None
     return outcome
-
-
-def test_it_keeps_the_protocols():
-    editor = Planted(PlantedParameters())
-    assert isinstance(editor, Editor)
 
 
 def test_the_same_request_gives_the_same_bytes():
@@ -71,7 +65,6 @@ def test_the_edit_recolours_what_it_should(what: str):
     height = changed.shape[0]
     assert changed[-height // 16 :].mean() > 0.4 if what != "background" else True
     assert (changed[:40, :40].mean() > 0.9) == (what != "clothes")
-    assert outcome.truth is not None
     assert outcome.truth["changed_area"] > 0.05
 
 
@@ -111,29 +104,16 @@ def test_a_picture_without_a_face_fails_for_good(tmp_path):
     file.write_bytes(images.encode_png(np.full((128, 128, 3), 128, dtype=np.uint8)))
     wall = replace(portraits()[0], image=ImageFile.of(file))
     editor = Planted(PlantedParameters())
-    request = Request(portraits=(wall,), prompt=PROMPT, arm=Arm.BASELINE, instruction="", editor=editor.spec, seed=0)
-    (outcome,) = editor.edit([request])
+    (outcome,) = editor.edit([asked(editor, wall)])
     assert isinstance(outcome, Failed)
     assert not outcome.retryable
     assert "no face found" in outcome.error
 
 
-def drawn(parameters: PlantedParameters, people: tuple[Portrait, ...], prompt: Prompt, seed: int = 0) -> Edited:
-    editor = Planted(parameters)
-    editor.set_portraits(portraits())
-    request = Request(
-        portraits=people, prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=seed
-    )
-    (outcome,) = editor.edit([request])
-    assert isinstance(outcome, Edited)
-    return outcome
-
-
 def test_somebody_who_becomes_another_is_drawn_as_who_differs_in_that_alone():
     source = portraits()[0]
     become = PlantedParameters(everyone=Effect(become={"preset": "C"}), recolour="background")
-    outcome = drawn(become, (source,), PROMPT)
-    assert outcome.truth is not None
+    outcome = edit(become, source)
     (other,) = (portrait for portrait in portraits() if portrait.id == outcome.truth["became"])
     assert other.attributes["preset"] == "C"
     assert (other.attributes["cell"], other.block) == (source.attributes["cell"], source.block)
@@ -167,7 +147,6 @@ def test_the_expected_person_is_drawn_as_often_as_planted(pronoun: str, share: f
     chosen: list[Portrait] = []
     for index in range(160):
         people = (woman, man) if index % 2 else (man, woman)
-        outcome = drawn(roles, people, replace(sentence, id=f"W-{index}"))
-        assert outcome.truth is not None
+        outcome = edit(roles, *people, prompt=replace(sentence, id=f"W-{index}"))
         chosen.append(people[outcome.truth["role_target"] - 1])
     assert np.mean([person is woman for person in chosen]) == pytest.approx(share, abs=0.08)

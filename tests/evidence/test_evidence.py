@@ -160,7 +160,7 @@ def test_nothing_but_the_bundle_is_needed(bundle: Path, monkeypatch: pytest.Monk
     def gone(*_: object) -> None:
         raise AssertionError("a plugin was asked for")
 
-    for name in ("editor_class", "judge_class", "portrait_set", "prompt_set"):
+    for name in ("plugin_class", "portrait_set", "prompt_set"):
         monkeypatch.setattr(registry, name, gone)
     monkeypatch.setenv("STILLME_HOME", str(tmp_path))
     assert verify(bundle).consistent

@@ -55,9 +55,11 @@ def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 def test_rows_give_the_estimates_of_the_same_rows_in_python(tmp_path: Path):
-    file = written(tmp_path / "rows.csv", without_states())
+    rows = without_states()
+    rows[5] |= {"race_change": "", "skin_tone": ""}  # asked, and not answered
+    file = written(tmp_path / "rows.csv", rows)
     summary = import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
-    assert (summary.edits, summary.scores, summary.portraits) == (192, 384, 24)
+    assert (summary.edits, summary.scores, summary.portraits) == (192, 382, 24)
     run = RecordedRun.open(tmp_path / "run")
     of_run = estimate(run.results.edits, run.results.scores, run.settings)
     of_frame = stillme.estimate(

@@ -14,6 +14,7 @@ from stillme.core.colour import lab_to_linear, to_lab, to_linear, to_srgb
 from stillme.core.images import read_rgb
 from stillme.instruments import faces
 from stillme.portraits.synthetic import portraits
+from tests.pictures import encoded
 
 Picture = NDArray[np.uint8]
 
@@ -55,9 +56,7 @@ def exposed(rgb: Picture, stops: float) -> Picture:
 
 
 def jpeg(rgb: Picture, quality: int) -> Picture:
-    buffer = io.BytesIO()
-    Image.fromarray(rgb).save(buffer, "JPEG", quality=quality)
-    return np.asarray(Image.open(buffer))
+    return np.asarray(Image.open(io.BytesIO(encoded(rgb, "JPEG", quality=quality))))
 
 
 def there_and_back(rgb: Picture, scale: float) -> Picture:
@@ -76,9 +75,3 @@ def clothes_tinted(rgb: Picture, colour: tuple[int, int, int]) -> Picture:
     rows = np.arange(rgb.shape[0])[:, None]
     shirt = ((faces.person_mask(rgb) > 0.7) & (rows > face.top + 1.25 * face.height))[..., None]
     return np.where(shirt, (0.4 * rgb + 0.6 * np.array(colour)).astype(np.uint8), rgb)
-
-
-def encoded(rgb: Picture, kind: str = "PNG", **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(rgb).save(buffer, kind, **options)
-    return buffer.getvalue()

@@ -12,13 +12,13 @@ from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import (
     background_tinted,
     clothes_tinted,
-    encoded,
     exposed,
     lighter,
     one,
     some,
     there_and_back,
 )
+from tests.pictures import encoded
 
 PERSON = portraits()[0]
 """Whom the operations may ask for masks; those that only move or save a picture do not."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import io
 import re
-import struct
 import subprocess
 import sys
 import tomllib
-import zlib
 from importlib.resources import files
 from pathlib import Path
 
@@ -28,7 +25,8 @@ from stillme.instruments.overlay import draw, overlay
 from stillme.instruments.quantities import QUANTITIES
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
-from tests.instruments.known_changes import clothes_tinted, encoded, one
+from tests.instruments.known_changes import clothes_tinted, one
+from tests.pictures import animated, bomb, encoded, turned
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
@@ -52,42 +50,35 @@ def test_odd_but_whole_pictures_are_measured() -> None:
     source = prepare(one())
     picture = Image.fromarray(one())
     deep = one().astype(np.uint16)[..., 1] * 257
-    turned = picture.transpose(Image.Transpose.ROTATE_90)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    stored = io.BytesIO()
-    turned.save(stored, "PNG", exif=exif)
+    stored = encoded(picture.transpose(Image.Transpose.ROTATE_90), exif=turned())
     for name, data in {
-        "CMYK": _as(picture.convert("CMYK"), "TIFF"),
-        "grey": _as(picture.convert("L"), "PNG"),
-        "palette": _as(picture.quantize(256, dither=Image.Dither.NONE), "PNG"),
-        "alpha": _as(picture.convert("RGBA"), "PNG"),
-        "16 bits": _as(Image.fromarray(deep), "PNG"),
-        "turned by EXIF": stored.getvalue(),
+        "CMYK": encoded(picture.convert("CMYK"), "TIFF"),
+        "grey": encoded(picture.convert("L"), "PNG"),
+        "palette": encoded(picture.quantize(256, dither=Image.Dither.NONE), "PNG"),
+        "alpha": encoded(picture.convert("RGBA"), "PNG"),
+        "16 bits": encoded(Image.fromarray(deep), "PNG"),
+        "turned by EXIF": stored,
     }.items():
         measured = measure(source, data)
         assert "identity_distance" in measured.values, name
         assert measured.details["same_person"], name
-    assert measure(source, stored.getvalue()).values["changed_area"] == 0
+    assert measure(source, stored).values["changed_area"] == 0
 
 
 def test_transparency_is_laid_on_white() -> None:
     layer = Image.fromarray(one()).convert("RGBA")
     layer.putalpha(0)
-    assert "no face" in measure(one(), _as(layer, "PNG")).abstained["skin_delta_l"]
+    assert "no face" in measure(one(), encoded(layer, "PNG")).abstained["skin_delta_l"]
 
 
 @pytest.mark.parametrize("kind", ["truncated", "text", "empty", "animated", "100 megapixels"])
 def test_what_is_no_picture_is_refused_in_one_sentence(kind: str) -> None:
-    frames = [Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
-    moving = io.BytesIO()
-    frames[0].save(moving, "GIF", save_all=True, append_images=frames[1:])
     data = {
         "truncated": encoded(one())[:5000],
         "text": b"not a picture",
         "empty": b"",
-        "animated": moving.getvalue(),
-        "100 megapixels": _bomb(10_000, 10_000),
+        "animated": animated(),
+        "100 megapixels": bomb(10_000),
     }[kind]
     with pytest.raises(UnreadableImage) as refused:
         measure(one(), data)
@@ -185,24 +176,3 @@ def test_the_documented_thresholds_are_those_in_use() -> None:
     assert f"ΔL* of {thresholds.skin.scale[3]:.0f}" in page
     assert f"ΔL* of {thresholds.skin.scale[2]:.0f}" in page
     assert f"ΔE00 of {thresholds.change.visible:.0f}" in page
-
-
-def _as(picture: Image.Image, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    picture.save(buffer, kind)
-    return buffer.getvalue()
-
-
-def _bomb(width: int, height: int) -> bytes:
-    """A tiny PNG that claims to be huge."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
-        + chunk(b"IEND", b"")
-    )

@@ -7,14 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.core.types import ImageFile, Pair, Prompt
 from stillme.judges.model import ModelJudge, Vlm
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, WireFormat, set_keys
+from tests.vlm.servers import Script, Scripted, WireFormat, set_keys, write_images
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)
@@ -57,12 +55,7 @@ def role_answer(person: str) -> dict[str, Any]:
 @pytest.fixture
 def images(tmp_path: Path) -> list[ImageFile]:
     """Three images of different sizes, so that a test can tell them apart in a request."""
-    files = []
-    for index, width in enumerate((20, 30, 40)):
-        file = tmp_path / f"Black_woman_{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, width, 3), dtype=np.uint8)).save(file)
-        files.append(ImageFile.of(file))
-    return files
+    return write_images(tmp_path, 20, 30, 40)
 
 
 @pytest.fixture

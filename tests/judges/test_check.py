@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.core.types import ImageFile
+from tests.command_lines import invoke
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, Scripted
@@ -36,7 +36,7 @@ class Shell:
     def check(self, *more: str) -> Result:
         source, _, edited = self._images
         shown = ["check", str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
-        return CliRunner().invoke(cli, [*shown, *self.given, *more])
+        return invoke(*shown, *self.given, *more)
 
 
 @pytest.fixture

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from PIL import Image
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits
+from tests.command_lines import invoke as stillme
 from tests.editors.hosted.loopback import serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.vlm.servers import CHAT, Scripted
 
 PORTRAIT = portraits()[0]
-
-
-def stillme(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [*map(str, arguments)])
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ from stillme.mitigation.features import Declined, Described, FeaturePrompt, NoFe
 from stillme.mitigation.labels import lint
 from stillme.mitigation.measured import MeasuredExtractor
 from stillme.portraits.synthetic import portraits
+from tests.records import must_be
 
 SOME = portraits()[::6]
 
 
 def described(image: ImageFile) -> Described:
-    extraction = MeasuredExtractor().extract(image)
-    assert isinstance(extraction, Described), extraction
-    return extraction
+    return must_be(Described, MeasuredExtractor().extract(image))
 
 
 def saved(rgb: np.ndarray, file: Path) -> ImageFile:
@@ -85,15 +84,13 @@ def test_nobody_to_describe_is_declined_with_a_reason(tmp_path: Path):
 
 def test_two_people_are_declined(tmp_path: Path):
     a, b = (images.read_rgb(portraits()[place].image.path) for place in (0, 1))
-    extraction = MeasuredExtractor().extract(saved(np.hstack([a, b]), tmp_path / "two.png"))
-    assert isinstance(extraction, Declined)
+    extraction = must_be(Declined, MeasuredExtractor().extract(saved(np.hstack([a, b]), tmp_path / "two.png")))
     assert "several faces" in extraction.reason
 
 
 def test_a_broken_file_fails_for_good(tmp_path: Path):
     (tmp_path / "x.png").write_bytes(b"no image")
-    extraction = MeasuredExtractor().extract(ImageFile.of(tmp_path / "x.png"))
-    assert isinstance(extraction, Failed)
+    extraction = must_be(Failed, MeasuredExtractor().extract(ImageFile.of(tmp_path / "x.png")))
     assert not extraction.retryable
 
 

@@ -21,6 +21,7 @@ from stillme.mitigation.features import (
 )
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
 from stillme.portraits.synthetic import portraits
+from tests.records import must_be
 
 IMAGE = portraits()[0].image
 GOOD = {
@@ -70,8 +71,7 @@ def extractor_of(*replies: Reply) -> tuple[ModelExtractor, Scripted]:
 
 def test_an_answer_becomes_features():
     extractor, model = extractor_of(answered(GOOD))
-    extraction = extractor.extract(IMAGE)
-    assert isinstance(extraction, Described)
+    extraction = must_be(Described, extractor.extract(IMAGE))
     assert extraction.features.sentence.startswith("Maintain the person's deep brown skin"), (
         "apostrophes are straightened"
     )
@@ -95,8 +95,7 @@ def test_the_question_is_the_papers():
 
 def test_an_answer_with_labels_is_asked_again_with_the_reason():
     extractor, model = extractor_of(answered(LABELLED), answered(GOOD))
-    extraction = extractor.extract(IMAGE)
-    assert isinstance(extraction, Described)
+    extraction = must_be(Described, extractor.extract(IMAGE))
     again = model.questions[1].parts[1]
     assert isinstance(again, str)
     assert "'woman' at character" in again
@@ -110,8 +109,7 @@ def test_an_answer_with_labels_is_asked_again_with_the_reason():
 
 def test_labels_in_both_answers_are_unusable():
     extractor, model = extractor_of(answered(LABELLED), answered(LABELLED))
-    extraction = extractor.extract(IMAGE)
-    assert isinstance(extraction, Unusable)
+    extraction = must_be(Unusable, extractor.extract(IMAGE))
     assert "'woman'" in extraction.problem
     assert len(model.questions) == 2
     assert extraction.cost == pytest.approx(0.02)
@@ -141,8 +139,7 @@ def test_a_refusal_is_declined_and_an_outage_is_not():
 
 def test_a_malformed_answer_is_unusable_with_its_text():
     extractor, _ = extractor_of(Malformed(text="{", problem="no JSON"))
-    extraction = extractor.extract(IMAGE)
-    assert isinstance(extraction, Unusable)
+    extraction = must_be(Unusable, extractor.extract(IMAGE))
     assert extraction.raw == "{"
 
 

@@ -17,6 +17,7 @@ from stillme.mitigation.model_extractor import question_text
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.mitigation.test_model_extractor import GOOD
+from tests.records import must_be
 from tests.vlm.servers import CHAT, WIRE_FORMATS, Scripted, WireFormat, set_keys
 
 IMAGE = portraits()[0].image
@@ -51,8 +52,7 @@ def servers() -> Iterator[Servers]:
 @pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
 def test_every_provider_is_asked_the_papers_question_about_the_portrait(servers: Servers, wire: WireFormat):
     server, extractor = servers.extractor(wire, GOOD)
-    extraction = extractor.extract(IMAGE)
-    assert isinstance(extraction, Described), extraction
+    extraction = must_be(Described, extractor.extract(IMAGE))
     assert extraction.features.dimensions["skin_tone"] == GOOD["skin_tone"]
     (asked,) = server.calls()
     seen = wire.parse(asked.json)

@@ -8,13 +8,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.audit.config import Config
-from stillme.cli import cli
 from stillme.mitigation.arms import placebo
 from stillme.mitigation.labels import lint
 from stillme.portraits.synthetic import portraits
+from tests.command_lines import invoke
 from tests.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs" / "mitigation.md"
@@ -35,7 +34,7 @@ def test_the_commands_work():
     (block,) = blocks(PAGE, "sh")
     for line in block.splitlines():
         _, *arguments = shlex.split(line)
-        shown = CliRunner().invoke(cli, arguments)
+        shown = invoke(*arguments)
         assert shown.exit_code == 0, (line, shown.output, shown.exception)
     assert Path("anna-mitigated.png").exists()
 

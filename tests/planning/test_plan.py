@@ -14,17 +14,15 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
-from tests.command_lines import ran
+from tests.command_lines import invoke, ran
 
 Write = Callable[..., Path]
 
@@ -162,6 +160,7 @@ def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
     [
         (["--detect", "10"], "--detect is 10; write a share between 0 and 1"),
         (["--power", "0.2"], "--power is 0.2"),
+        (["--power", "my-audit"], "For an audit: `stillme plan my-audit --power`."),
         (["--sd", "0"], "--sd is 0"),
         (["--quantity", "success"], "goes with --like"),
         (["--seconds-per-edit", "flux2-dev=fast"], "is neither a number nor EDITOR=SECONDS"),
@@ -169,7 +168,7 @@ def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
     ],
 )
 def test_a_mistake_is_one_sentence(diagnosis: Path, arguments: list[str], message: str):
-    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), *arguments])
+    shown = invoke("plan", diagnosis, *arguments)
     assert isinstance(shown.exception, StillmeError)
     assert message in str(shown.exception)
 
@@ -200,11 +199,11 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(ran) == 5
     monkeypatch.chdir(tmp_path)
     for arguments in ran:
-        assert CliRunner().invoke(cli, arguments).exit_code == 0, arguments
+        assert invoke(*arguments).exit_code == 0, arguments
 
 
 def test_people_read_what_programs_read(diagnosis: Path):
-    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), "--detect", "0.1", "--power"]).output
+    shown = invoke("plan", diagnosis, "--detect", "0.1", "--power").output
     assert "5,040 edits (baseline 5,040), 10,080 judge calls" in shown
     assert "GPU hours: unknown" in shown
     assert "To detect 10 points between two groups" in shown
@@ -212,13 +211,13 @@ def test_people_read_what_programs_read(diagnosis: Path):
 
 
 def test_a_plan_is_about_ten_lines_and_the_rest_is_asked_for(tmp_path: Path):
-    CliRunner().invoke(cli, ["new", str(tmp_path / "mine")])
-    short = CliRunner().invoke(cli, ["plan", str(tmp_path / "mine")])
+    invoke("new", tmp_path / "mine")
+    short = invoke("plan", tmp_path / "mine")
     assert len(short.stdout.splitlines()) <= 10
     assert "preset" in short.stdout.splitlines()[-1]
     assert "Smallest gap" not in short.stdout
     for words in (["--power"], ["--power", "0.9"]):
-        assert "Smallest gap" in CliRunner().invoke(cli, ["plan", str(tmp_path / "mine"), *words]).stdout
+        assert "Smallest gap" in invoke("plan", tmp_path / "mine", *words).stdout
 
 
 def torn(folder: Path) -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy.special import stdtrit
 
 from stillme.api.pipeline import run_stages
 from stillme.audit.experiments import experiment
-from stillme.cli import cli
 from stillme.findings.plan import plan_audit
 from stillme.findings.plan.power import HALF_WIDTH, ratings_for
+from tests.command_lines import invoke
 
 Write = Callable[..., Path]
 PORTRAITS, PROMPTS, RATE = 84, 20, 0.3
@@ -69,12 +68,10 @@ def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(tmp_pa
 
 def test_the_next_command_is_what_to_do_next(tmp_path: Path, write_audit: Write):
     (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    refused = CliRunner().invoke(cli, ["plan", str(tmp_path)])
+    refused = invoke("plan", tmp_path)
     assert "Would be refused" in refused.stdout
     assert refused.stderr.strip().endswith(f"plan {tmp_path}")
     folder = write_audit()
-    assert f"Next: stillme run {folder}" in CliRunner().invoke(cli, ["plan", str(folder)]).stderr.replace(
-        ".venv/bin/", ""
-    )
+    assert f"Next: stillme run {folder}" in invoke("plan", folder).stderr.replace(".venv/bin/", "")
     run_stages(folder, ("edit", "judge"))
-    assert f"study new {folder}" in CliRunner().invoke(cli, ["plan", str(folder)]).stderr
+    assert f"study new {folder}" in invoke("plan", folder).stderr

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme import audit
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
 from stillme.findings.plan import write_requests
 from stillme.findings.plan.requests import COLUMNS
 from stillme.runs.store import Store
@@ -111,6 +109,6 @@ def test_a_request_that_the_pattern_has_no_place_for_says_so(write_audit: Write,
 def test_only_editors_of_files_are_listed_if_there_is_one(write_audit: Write, tmp_path: Path, editor: str):
     folder = write_audit(editor=editor)
     arguments = ["plan", str(folder), "--requests", str(tmp_path / "requests.csv"), "--json"]
-    shown = CliRunner().invoke(cli, arguments)
+    shown = ran(*arguments)
     assert json.loads(shown.stdout)["requests_file"] == str(tmp_path / "requests.csv")
     assert {row["editor"] for row in read(tmp_path / "requests.csv")} == {"ours" if "folder" in editor else "noop"}

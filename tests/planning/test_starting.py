@@ -8,20 +8,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from stillme import audit
 from stillme.api.pipeline import run_stages
 from stillme.audit.grid import CellNames, draw_among, read_cells
-from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.synthetic import portraits as embedded
-
-
-def stillme(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+from tests.command_lines import invoke as stillme
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from stillme.api.pipeline import RunOptions, run_stages
-from stillme.core.registry import editor_class
+from stillme.core.registry import plugin_class
 from stillme.core.types import Assessment, EditOutcome, Failed, Pair, Request
 from stillme.editors.noop import Noop
 from stillme.judges.scripted import Scripted
@@ -167,7 +167,7 @@ def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Writ
 
 
 def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
-    moody = editor_class("moody")
+    moody = plugin_class("editor", "moody")
     monkeypatch.setattr(moody, "provider", property(lambda editor: f"{editor.spec.key}.example"), raising=False)
     barrier, original, met = threading.Barrier(2, timeout=60), moody.edit, set[str]()
 

@@ -109,12 +109,11 @@ class Annotator:
         assert status == 200, (status, body[:200])
         return body.decode()
 
-    async def form(self, path: str, page: str, **fields: str) -> None:
-        token = re.search(r'name="csrf" value="(\w+)"', page)
-        assert token, page[:300]
-        body = urlencode({"csrf": token[1], **fields}).encode()
+    async def form(self, path: str, page: str, *, answered: int = 303, **fields: str) -> bytes:
+        body = urlencode({"csrf": csrf_in(page), **fields}).encode()
         status, _, said = await self.insist("POST", path, body, "application/x-www-form-urlencoded")
-        assert status == 303, (path, status, said[:200])
+        assert status == answered, (path, status, said[:200])
+        return said
 
     async def api(self, method: str, path: str, content: Any, csrf: str) -> tuple[int, Any]:
         status, _, body = await self.insist(method, path, json.dumps(content).encode(), "application/json", csrf)
@@ -209,11 +208,7 @@ class Annotator:
     async def withdraw(self) -> None:
         """Have everything deleted."""
         _, _, page = await self.insist("GET", "/withdraw")
-        token = re.search(r'name="csrf" value="(\w+)"', page.decode())
-        assert token, page[:300]
-        body = urlencode({"csrf": token[1]}).encode()
-        status, _, said = await self.insist("POST", "/withdraw", body, "application/x-www-form-urlencoded")
-        assert (status, b"You have withdrawn" in said) == (200, True), said[:300]
+        assert b"You have withdrawn" in await self.form("/withdraw", page.decode(), answered=200)
         self.withdrawn = True
         self.acknowledged.clear()
         self.hang_up()
@@ -241,9 +236,7 @@ class Researcher(Annotator):
 
     async def sign_in(self) -> None:
         await self._post("/admin/login", password=self.password)
-        token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
-        assert token
-        self.csrf = token[1]
+        self.csrf = csrf_in(await self._overview())
 
     async def _post(self, path: str, **fields: str) -> None:
         status, _, said = await self.insist(
@@ -314,6 +307,13 @@ def page_data(page: str) -> tuple[dict[str, Any], str]:
     assert data, page[:500]
     assert token
     return json.loads(unescape(data[1])), token[1]
+
+
+def csrf_in(page: str) -> str:
+    """The token of a page's forms."""
+    token = re.search(r'name="csrf" value="(\w+)"', page)
+    assert token, page[:300]
+    return token[1]
 
 
 READY = {"width": "1280", "height": "800", "ratio": "150", "storage": "yes", "brightness": "yes", "filters": "yes"}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from stillme.study.app import build
 from stillme.study.entry import invite
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
-from tests.study.annotators import READY, page_data, seen_whole, shown_version
+from tests.study.annotators import READY, csrf_in, page_data, seen_whole, shown_version
 from tests.study.studies import RIGHT, write_study
 
 HOME = "http://127.0.0.1:8470"
@@ -46,9 +45,7 @@ class Browser:
 
     def csrf(self, page: str = "/study") -> str:
         """The token of a page's forms."""
-        token = re.search(r'name="csrf" value="(\w+)"', self.ask("GET", page).text)
-        assert token
-        return token[1]
+        return csrf_in(self.ask("GET", page).text)
 
     def form(self, path: str, *, page: str = "/study", **fields: str) -> Any:
         return self.ask("POST", path, data={"csrf": self.csrf(page), **fields})

@@ -29,6 +29,7 @@ from stillme.study.assignment import Held, NoPlace, order, swapped
 from stillme.study.entry import withdraw
 from stillme.study.items import Item, Output
 from stillme.study.opening import Study
+from tests.records import must_be
 from tests.study.studies import small_study
 
 LEASE = 3600.0
@@ -216,15 +217,13 @@ def test_the_most_filled_batch_is_completed_first(study: Study) -> None:
 
 def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: Study) -> None:
     people = [arrive(study, f"p{n}") for n in range(6)]
-    first = claim(study, people[0], 0.0)
-    assert isinstance(first, Held)
+    first = must_be(Held, claim(study, people[0], 0.0))
     save_answers(study, people[0], SaveRequest(epoch=first.epoch, answers=all_answers(study, first)[:4]))
     with study.database.writing() as connection:
         # Answers renew the lease by the real clock.
         connection.execute("UPDATE slot SET lease_until = 10")
         assert assignment.expire(connection, 11.0) == 1
-    back = claim(study, people[0], 12.0)
-    assert isinstance(back, Held)
+    back = must_be(Held, claim(study, people[0], 12.0))
     assert (back.slot, back.epoch) == (first.slot, first.epoch + 1)
     with pytest.raises(StalePage):
         save_answers(study, people[0], SaveRequest(epoch=first.epoch))
@@ -245,8 +244,7 @@ def test_a_closed_study_takes_nobody(study: Study) -> None:
 
 def test_the_database_itself_refuses_a_second_rater_in_a_place(study: Study) -> None:
     one, two = arrive(study, "p1"), arrive(study, "p2")
-    held = claim(study, one, 1.0)
-    assert isinstance(held, Held)
+    held = must_be(Held, claim(study, one, 1.0))
 
     def insert(**values: object) -> None:
         with study.database.writing() as connection:
@@ -298,8 +296,7 @@ def test_repeats_come_after_their_originals_and_checks_are_spread() -> None:
 def test_the_order_is_stored_before_anything_is_shown_and_differs_between_people(study: Study) -> None:
     orders = []
     for n in range(2):
-        held = claim(study, arrive(study, f"p{n}"), 1.0)
-        assert isinstance(held, Held)
+        held = must_be(Held, claim(study, arrive(study, f"p{n}"), 1.0))
         with study.database.reading() as connection:
             orders.append([place.item.id for place in presented_items(study, connection, held.slot)])
     assert sorted(orders[0]) == sorted(orders[1])

@@ -14,10 +14,8 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.findings.tables.analyses import ANALYSES, Material
 from stillme.runs import RecordedRun
@@ -29,6 +27,7 @@ from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
+from tests.command_lines import invoke
 from tests.study.conftest import Browser, Served, practised, table
 from tests.study.studies import RIGHT
 
@@ -161,7 +160,7 @@ def test_low_pay_raises_an_alarm(served: Served) -> None:
     assert not overview_of(served.study).progress.alarm
     served.change("UPDATE slot SET ended = begun + 7200 WHERE state = 'done'")
     assert "below the floor" in overview_of(served.study).progress.alarm
-    shown = CliRunner().invoke(cli, ["study", "status", str(served.study.folder)])
+    shown = invoke("study", "status", served.study.folder)
     assert shown.exit_code == 1
     assert "ALARM" in shown.output
 
@@ -346,13 +345,8 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
 
 
 def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
-    with RecordedRun.open(two_editors) as run:
-        with pytest.raises(StillmeError, match="two judges"):
-            new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
-        with pytest.raises(StillmeError, match="--first disputed"):
-            new_study(
-                run, tmp_path / "study", StudyDesign(items=4, choose="informative", first="disputed"), lambda _: None
-            )
+    with RecordedRun.open(two_editors) as run, pytest.raises(StillmeError, match="two judges"):
+        new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
     assert not (tmp_path / "study").exists()
 
 
@@ -389,7 +383,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     take_part_by_link(served, 3)
 
     def ask(*words: str) -> object:
-        shown = CliRunner().invoke(cli, ["study", *words, "--json"])
+        shown = invoke("study", *words, "--json")
         assert shown.exit_code == 0, shown.output + str(shown.exception)
         return json.loads(shown.stdout)
 
@@ -399,11 +393,11 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     assert ask("status", folder)["progress"]["slots"]["done"] == 1
     assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 8
     assert ask("close", folder, "--include-flagged")["added"] == 12
-    text = CliRunner().invoke(cli, ["study", "close", folder, "--include-flagged"])
+    text = invoke("study", "close", folder, "--include-flagged")
     assert 'use = "people"' in text.output
-    wrong = CliRunner().invoke(cli, ["study", "status", str(tmp_path)])
+    wrong = invoke("study", "status", tmp_path)
     assert isinstance(wrong.exception, StillmeError)
-    new = CliRunner().invoke(cli, ["study", "password", folder]).stdout.strip()
+    new = invoke("study", "password", folder).stdout.strip()
     from stillme.study import keys
 
     assert keys.load(served.study.folder).is_admin(new)

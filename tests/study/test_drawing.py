@@ -103,15 +103,6 @@ def test_any_draw_takes_each_edit_once_and_fills_tasks_evenly(count: int, size: 
     assert max(tasks.values()) - min(tasks.values()) <= 1
 
 
-def test_what_is_urgent_comes_first() -> None:
-    from dataclasses import replace
-
-    candidates = [replace(each, urgent=each.portrait == "p3") for each in grid(5, 3, 2)]
-    picked = draw(candidates, 8, np.random.default_rng(0))
-    assert [each.portrait for each in picked[:6]] == ["p3"] * 6
-    assert all(each.portrait != "p3" for each in picked[6:])
-
-
 @pytest.mark.parametrize("shape", [(40, 40), (100, 30), (30, 100), (900, 1400)])
 def test_blinded_pictures_have_one_size_and_no_metadata(shape: tuple[int, int]) -> None:
     rgb = np.random.default_rng(0).integers(0, 255, (*shape, 3), dtype=np.uint8)
@@ -202,7 +193,7 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
     run_stages(folder, ("edit", "judge"))
     disputed = new_study(
-        RecordedRun.open(folder), folder / "one", StudyDesign(items=6, first="disputed", side=64), lambda _: None
+        RecordedRun.open(folder), folder / "one", StudyDesign(items=6, choose="disputed", side=64), lambda _: None
     )
     found = RecordedRun.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]

@@ -12,11 +12,7 @@ import pytest
 
 from stillme.study.opening import Study, open_study
 from stillme.web.database import Transaction
-from tests.study.annotators import (
-    Annotator,
-    ServerProcess,
-    serving,
-)
+from tests.study.annotators import Annotator, ServerProcess, serving
 from tests.study.studies import write_study
 
 RATERS = 3
@@ -24,11 +20,7 @@ tens_or_hundreds = pytest.mark.parametrize("tasks", [5, pytest.param(34, marks=p
 """Of twice as many raters as there are places: 30, or 204."""
 
 
-async def all_take_part(people: Sequence[Annotator]) -> None:
-    await asyncio.gather(*(person.take_part() for person in people))
-
-
-async def all_take_part_while_it_dies(people: Sequence[Annotator], server: ServerProcess, times: int) -> None:
+async def all_take_part(people: Sequence[Annotator], server: ServerProcess, times: int) -> None:
     async def kill() -> None:
         chance = random.Random(7)
         for _ in range(times):
@@ -71,21 +63,14 @@ def simulated(port: int, tasks: int, **options: object) -> list[Annotator]:
 
 
 @tens_or_hundreds
-def test_annotators_fill_every_place_exactly(tmp_path: Path, tasks: int) -> None:
+@pytest.mark.parametrize("kills", [0, 2])
+def test_places_are_filled_exactly_and_no_answer_is_lost_though_the_server_is_killed(
+    tmp_path: Path, tasks: int, kills: int
+) -> None:
     write_study(tmp_path, tasks=tasks, per_task=2, raters=RATERS, checks=False)
     with serving(tmp_path) as server:
-        people = simulated(server.port, tasks)
-        asyncio.run(all_take_part(people))
-    with open_study(tmp_path) as study:
-        check(study, people, tasks)
-
-
-@tens_or_hundreds
-def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path: Path, tasks: int) -> None:
-    write_study(tmp_path, tasks=tasks, per_task=2, raters=RATERS, checks=False)
-    with serving(tmp_path) as server:
-        people = simulated(server.port, tasks, think=0.1)
-        asyncio.run(all_take_part_while_it_dies(people, server, times=2))
-    assert sum(person.retries for person in people) > 0, "nobody noticed: the test would prove nothing"
+        people = simulated(server.port, tasks, think=0.1 if kills else 0.0)
+        asyncio.run(all_take_part(people, server, times=kills))
+    assert (sum(person.retries for person in people) > 0) or not kills, "unnoticed, it would prove nothing"
     with open_study(tmp_path) as study:
         check(study, people, tasks)

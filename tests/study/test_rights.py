@@ -22,6 +22,7 @@ from stillme.study.config import InvalidStudy
 from stillme.study.opening import open_study
 from stillme.study.progress import ids_held, overview_of
 from stillme.study.submissions import apply_statuses, purge
+from tests.command_lines import invoke
 from tests.study.conftest import Browser, Served
 from tests.study.studies import write_study
 
@@ -255,7 +256,7 @@ def test_purge_leaves_no_id_no_hash_and_no_link_in_database_and_log(served: Serv
     with pytest.raises(StillmeError, match="Close it first"):
         purge(study)
     close_study(study, run, flagged="include")
-    shown = CliRunner().invoke(cli, ["study", "purge", str(study.folder)])
+    shown = invoke("study", "purge", study.folder)
     assert shown.exit_code == 0, shown.output
     assert "Deleted 2 ids and the keyed hashes of 2 participants" in shown.output
     after = files_of(study.folder)

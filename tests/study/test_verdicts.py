@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.gate.verdicts import Verdict, Verdicts
@@ -22,6 +20,7 @@ from stillme.study.closing import UndecidedRaters, close_study
 from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.export import codebook_of
 from stillme.study.opening import Study, open_study
+from tests.command_lines import invoke
 from tests.study.conftest import Served, practised
 
 AUDIT = """
@@ -103,7 +102,7 @@ def run(forty_eight: Path, tmp_path: Path) -> Path:
 
 
 def test_a_rule_on_edits_chosen_by_their_outcome_decides_nothing(run: Path, tmp_path: Path) -> None:
-    with open_study(draw(run, tmp_path / "study", first="flagged", gold=0, attention=0)) as study:
+    with open_study(draw(run, tmp_path / "study", choose="disputed", gold=0, attention=0)) as study:
         assert study.drawn.design["draw"] == "outcome"
         for _ in range(3):
             take_part(study, fives)
@@ -183,7 +182,7 @@ def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) 
         take_part(study, fives)
     file = folder / "study.toml"
     file.write_text(file.read_text().replace("exclude = []", 'exclude = ["gold"]'))
-    shown = CliRunner().invoke(cli, ["study", "close", str(folder), "--run", str(run)])
+    shown = invoke("study", "close", folder, "--run", run)
     assert shown.exit_code == 0, shown.output
     assert "made after answers were there" in shown.output
     assert "excluded: 1 failed gold" in shown.output

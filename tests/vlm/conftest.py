@@ -7,14 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.core.types import ImageFile
 from stillme.judges.vlm import Model
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, WireFormat, set_keys
+from tests.vlm.servers import Script, Scripted, WireFormat, set_keys, write_images
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +23,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def images(tmp_path: Path) -> list[ImageFile]:
     """Two different images."""
-    files = []
-    for index in range(2):
-        file = tmp_path / f"Black_woman_{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, 24, 3), dtype=np.uint8)).save(file)
-        files.append(ImageFile.of(file))
-    return files
+    return write_images(tmp_path, 24, 24)
 
 
 class ServedModel:

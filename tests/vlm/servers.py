@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from stillme.core.types import ImageFile
 from stillme.judges.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
@@ -260,6 +264,16 @@ def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, KEY)
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def write_images(folder: Path, *widths: int) -> list[ImageFile]:
+    """Noise of these widths."""
+    files = []
+    for index, width in enumerate(widths):
+        file = folder / f"Black_woman_{index}.png"
+        Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, width, 3), dtype=np.uint8)).save(file)
+        files.append(ImageFile.of(file))
+    return files
 
 
 @dataclass

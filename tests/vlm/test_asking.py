@@ -24,6 +24,7 @@ from stillme.core.types import Failed, ImageFile
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, connection, model_named
 from stillme.judges.vlm.model import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
+from tests.records import must_be
 from tests.vlm.conftest import ServedModel
 from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
 
@@ -50,8 +51,7 @@ def question(images: list[ImageFile]) -> Question:
 @every_provider
 def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered), reply
+    reply = must_be(ModelAnswered, served.model.ask(question))
     assert reply.value == Verdict(reason="as asked", score=4)
     assert json.loads(reply.text) == GOOD
     (asked,) = served.server.calls()
@@ -66,8 +66,7 @@ def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire:
 
 @every_provider
 def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, question: Question):
-    reply = serve(wire, GOOD, max_tokens=1000).model.ask(question)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, serve(wire, GOOD, max_tokens=1000).model.ask(question))
     assert reply.effective["sent"]["max_tokens"] == 1000
     assert "temperature" not in reply.effective["sent"]
     assert reply.effective["tokens"]["input"] == 3000
@@ -80,8 +79,7 @@ def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, questio
 def test_a_refusal_is_declined_not_malformed(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
     served.server.breaks(wire.refusal("I will not rate people."))
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelDeclined), reply
+    reply = must_be(ModelDeclined, served.model.ask(question))
     if wire is not GEMINI:
         assert (reply.kind, reply.reason) == ("refusal", "I will not rate people.")
     assert len(served.server.calls()) == 1, "a refusal is not asked again"
@@ -92,8 +90,7 @@ def test_a_safety_block_is_declined_in_every_shape(serve: Serve, wire: WireForma
     for says in wire.blocks():
         served = serve(wire, GOOD)
         served.server.breaks(says)
-        reply = served.model.ask(question)
-        assert isinstance(reply, ModelDeclined), reply
+        reply = must_be(ModelDeclined, served.model.ask(question))
         assert reply.kind == "blocked"
         if wire is GEMINI:
             assert reply.reason.endswith("_reason = PROHIBITED_CONTENT")
@@ -121,8 +118,7 @@ BAD = {
 )
 def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, question: Question, bad: str):
     served = serve(wire, bad, GOOD)
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered), reply
+    reply = must_be(ModelAnswered, served.model.ask(question))
     assert reply.earlier == bad
     assert reply.effective["asked"] == 2
     assert len(served.server.calls()) == 2
@@ -132,8 +128,7 @@ def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, q
 def test_two_malformed_answers_keep_both_texts_and_both_costs(serve: Serve, wire: WireFormat, question: Question):
     price = {"input": 1.0, "output": 10.0}
     served = serve(wire, "first", '{"reason": "", "score": 0}', GOOD, price=price)
-    reply = served.model.ask(question)
-    assert isinstance(reply, Malformed), reply
+    reply = must_be(Malformed, served.model.ask(question))
     assert (reply.earlier, reply.text) == ("first", '{"reason": "", "score": 0}')
     assert reply.problem.startswith("score: ")
     assert reply.cost == pytest.approx(2 * (3000 * 1.0 + 600 * 10.0) / 1e6)
@@ -144,15 +139,13 @@ def test_two_malformed_answers_keep_both_texts_and_both_costs(serve: Serve, wire
 def test_a_truncated_answer_is_malformed_even_if_it_parses(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
     served.server.breaks(wire.truncated(json.dumps(GOOD)), times=2)
-    reply = served.model.ask(question)
-    assert isinstance(reply, Malformed), reply
+    reply = must_be(Malformed, served.model.ask(question))
     assert reply.problem == "the answer was truncated"
 
 
 def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
     served = serve(CHAT, f"```json\n{json.dumps(GOOD)}\n```")
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, served.model.ask(question))
     assert reply.text.startswith("```json"), "the raw text is kept"
 
 
@@ -161,8 +154,7 @@ def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Que
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
     error = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [wait]}
     served.server.breaks(Says(status=429, body={"error": error}))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
+    reply = must_be(Failed, served.model.ask(question))
     assert reply.retry_after == 37.5
 
 
@@ -183,8 +175,7 @@ def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
     served = serve(wire, GOOD, **settings)
     (name,) = settings
     assert any(f"ignores `{name}" in sentence for sentence in served.model.problems())
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
+    reply = must_be(Failed, served.model.ask(question))
     assert name in reply.error
     assert (reply.fatal, reply.retryable) == (True, True)
     assert served.server.calls() == []
@@ -204,8 +195,7 @@ def test_every_supported_setting_reaches_the_provider(
     serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
 ):
     served = serve(wire, GOOD, **settings)
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered), reply
+    reply = must_be(ModelAnswered, served.model.ask(question))
     sent = served.server.calls()[0].content.decode()
     for name, value in settings.items():
         assert name in reply.effective["sent"]
@@ -219,12 +209,10 @@ def test_openai_is_asked_not_to_store_portraits(serve: Serve, question: Question
 
 
 def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Question):
-    known = serve(GEMINI, GOOD).model.ask(question)
-    assert isinstance(known, ModelAnswered)
+    known = must_be(ModelAnswered, serve(GEMINI, GOOD).model.ask(question))
     assert known.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
     assert "cost" not in known.effective
-    unknown = serve(CHAT, GOOD).model.ask(question)
-    assert isinstance(unknown, ModelAnswered)
+    unknown = must_be(ModelAnswered, serve(CHAT, GOOD).model.ask(question))
     assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
 
 
@@ -245,8 +233,7 @@ def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
 
 
 def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):
-    reply = serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question))
     assert reply.cost == pytest.approx((3000 * 2 + 600 * 4) / 1e6)
     assert "cost" not in reply.effective
 
@@ -330,8 +317,7 @@ def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):
     file = tmp_path / "large.png"
     Image.fromarray(np.zeros((600, 1200, 3), dtype=np.uint8)).save(file)
     served = serve(CHAT, GOOD, image_side=300)
-    reply = served.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict))
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, served.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict)))
     assert reply.effective["images"] == [[300, 150]]
 
 

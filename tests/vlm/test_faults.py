@@ -13,6 +13,7 @@ from stillme.core.types import Failed, ImageFile
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, Question
 from stillme.judges.vlm.settings import ModelSettings
 from tests.editors.hosted.loopback import Says
+from tests.records import must_be
 from tests.vlm.conftest import ServedModel
 from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, KEY, RESPONSES, WIRE_FORMATS, WireFormat
 
@@ -45,8 +46,7 @@ def failed(served: ServedModel, question: Question, says: Says) -> Failed:
     """How the model fails on that answer; it is asked only once, and answers the next question."""
     before = len(served.server.calls())
     served.server.breaks(says)
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed), reply
+    reply = must_be(Failed, served.model.ask(question))
     assert len(served.server.calls()) == before + 1, "retries are for the caller"
     assert isinstance(served.model.ask(question), ModelAnswered), "a failure is never final"
     return reply
@@ -86,8 +86,7 @@ def test_what_only_the_user_can_repair_is_fatal(serve: Serve, wire: WireFormat, 
 def test_a_missing_key_is_fatal_and_can_be_put_right(serve: Serve, question: Question, monkeypatch: pytest.MonkeyPatch):
     served = serve(RESPONSES, GOOD)
     monkeypatch.delenv("OPENAI_API_KEY")
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
+    reply = must_be(Failed, served.model.ask(question))
     assert (reply.fatal, reply.retryable) == (True, True)
     assert "export OPENAI_API_KEY" in reply.error
     assert served.server.calls() == []
@@ -185,8 +184,7 @@ AMBIGUOUS = {
 @pytest.mark.parametrize("text", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_an_ambiguous_answer_is_malformed(serve: Serve, text: str, question: Question):
     served = serve(CHAT, text)
-    reply = served.model.ask(question)
-    assert isinstance(reply, Malformed), reply
+    reply = must_be(Malformed, served.model.ask(question))
     assert (reply.earlier, reply.text) == (text, text), "the raw text stays raw"
     assert len(served.server.calls()) == 2
 
@@ -206,8 +204,7 @@ def test_a_key_is_redacted_before_the_message_is_cut(serve: Serve, wire: WireFor
 def test_a_turn_that_is_far_away_is_returned_instead_of_slept(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD, requests_per_minute=2)
     assert isinstance(served.model.ask(question), ModelAnswered)
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
+    reply = must_be(Failed, served.model.ask(question))
     assert (reply.throttled, reply.retryable, reply.fatal) == (True, True, False)
     assert reply.retry_after == pytest.approx(30, abs=5)
     assert len(served.server.calls()) == 1
@@ -247,8 +244,7 @@ def test_an_answer_without_counted_tokens_has_an_unknown_cost(
 def test_a_sum_with_an_unknown_part_is_unknown(serve: Serve, question: Question):
     served = serve(GEMINI, GOOD)
     served.server.breaks(Says(body={**GEMINI.answer("no JSON"), "usageMetadata": {}}))
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, served.model.ask(question))
     assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
 
 
@@ -283,8 +279,7 @@ def test_an_answer_that_no_client_can_read_is_malformed_with_its_cost(
 ):
     served = serve(wire, text, price=PRICE)
     served.server.breaks(wire.truncated(text))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Malformed), reply
+    reply = must_be(Malformed, served.model.ask(question))
     assert len(served.server.calls()) == 2, "asked once more, and no more"
     assert reply.cost == pytest.approx(2 * (3000 * 1.0 + 600 * 2.0) / 1e6)
     assert reply.text[:20] == text[:20]
@@ -298,8 +293,7 @@ def test_such_an_answer_without_a_count_of_tokens_has_an_unknown_cost(
     body = {name: value for name, value in wire.answer(HOSTILE["100,000 brackets"]).items() if "usage" not in name}
     body |= {"usage": {}} if wire is ANTHROPIC else {}
     served.server.breaks(Says(body=body))
-    reply = served.model.ask(question)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, served.model.ask(question))
     assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
 
 
@@ -353,9 +347,7 @@ class Seen(BaseModel):
 def test_observations_come_before_scores(serve: Serve, wire: WireFormat, images: list[ImageFile]):
     looking = Question(system="Judge.", parts=("Look:", images[0]), answer=Seen)
     served = serve(wire, {"score": 4, "observations": "darker"}, {"observations": "darker", "score": 4})
-    reply = served.model.ask(looking)
-    assert isinstance(reply, ModelAnswered)
+    reply = must_be(ModelAnswered, served.model.ask(looking))
     assert reply.effective["asked"] == 2
-    again = serve(wire, {"score": 4, "observations": "darker"}).model.ask(looking)
-    assert isinstance(again, Malformed)
+    again = must_be(Malformed, serve(wire, {"score": 4, "observations": "darker"}).model.ask(looking))
     assert "`observations` must come before" in again.problem

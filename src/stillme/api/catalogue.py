@@ -136,7 +136,7 @@ def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
 
 def _plugin_entry(kind: registry.Buildable, name: str, *, full: bool) -> Entry:
     try:
-        loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+        loaded = registry.plugin_class(kind, name)
         abilities = _capabilities(name) if kind == "editor" else _calibration(name) if full else {}
         parameters: Mapping[str, Any] = loaded.Parameters.model_json_schema().get("properties", {}) if full else {}
     except Exception as error:

@@ -88,8 +88,8 @@ def examine() -> list[DoctorCheck]:
         _tried("disk", _disk),
         _tried("embedded portraits", _portraits),
         _tried("face models", _face_models),
-        _gpus(),
-        _hub(online=online),
+        _tried("GPUs", _gpus),
+        _tried("Hugging Face hub", lambda: _hub(online=online)),
     ]
     faults = _import_faults()
     return [*checks, *_plugins("editor", faults, online=online), *_plugins("judge", faults, online=online)]
@@ -112,8 +112,8 @@ def examine_run(folder: Path, *, download: bool = False) -> list[DoctorCheck]:
                 _tried("rows", lambda: _rows(run)),
                 _tried("keys", lambda: _keys(run)),
                 _tried("pictures", lambda: _pictures(run, download=download)),
-                _repeats(run),
-                _leftover_files(run),
+                _tried("done twice", lambda: _repeats(run)),
+                _tried("leftover files", lambda: _leftover_files(run)),
             ]
     except StillRecording as error:
         checks.append(DoctorCheck(name="rows", state="lacking", detail=str(error)))
@@ -205,41 +205,45 @@ def _named(run: RecordedRun) -> dict[str, None]:
     return named | dict.fromkeys(row.image for row in run.rows() if row.image)
 
 
-def _repeats(run: RecordedRun) -> DoctorCheck:
+def _repeats(run: RecordedRun) -> str:
     counts = run.store.attempts.count(REPEATED, NONDETERMINISTIC)
-    if not any(counts.values()):
-        return DoctorCheck(name="done twice", state="ok", detail="nothing")
-    detail = f"{sum(counts.values()):,} results came twice, {counts[NONDETERMINISTIC]:,} with other content"
-    return DoctorCheck(name="done twice", state="lacking", detail=f"{detail}; the first counts")
+    if any(counts.values()):
+        came = f"{sum(counts.values()):,} results came twice, {counts[NONDETERMINISTIC]:,} with other content"
+        raise _Absent(f"{came}; the first counts")
+    return "nothing"
 
 
-def _leftover_files(run: RecordedRun) -> DoctorCheck:
+def _leftover_files(run: RecordedRun) -> str:
     """Files that no row needs: harmless."""
     drafts = sum(1 for _ in leftovers(run.folder))
     named = _named(run) | dict.fromkeys(run.store.pictures_named())
     try:
         files = list(run.store.pictures.names())
     except PicturesUnreachable as error:
-        return DoctorCheck(name="leftover files", state="lacking", detail=str(error))
+        raise _Absent(str(error)) from None
     aside = sum(name.endswith(DAMAGED) for name in files)
     orphans = sum(len(stem) == _HASH and stem not in named for stem in (Path(name).stem for name in files))
     whose = ", perhaps of other runs" if run.store.pictures.place.is_elsewhere else ""
-    parts = [
-        f"{count:,} {what}"
-        for count, what in (
-            (orphans, f"pictures that no row names{whose}"),
-            (aside, "set aside"),
-            (drafts, "half-written"),
-            (run.store.assessments_without_edit(), "judgements whose edit is not there"),
-        )
-        if count
-    ]
-    return DoctorCheck(name="leftover files", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
+    found = {
+        f"pictures that no row names{whose}": orphans,
+        "set aside": aside,
+        "half-written": drafts,
+        "judgements whose edit is not there": run.store.assessments_without_edit(),
+    }
+    if any(found.values()):
+        raise _Absent(", ".join(f"{count:,} {what}" for what, count in found.items() if count))
+    return "nothing"
+
+
+class _Absent(Exception):
+    """What is absent but optional, and what to do."""
 
 
 def _tried(name: str, attempt: Callable[[], str]) -> DoctorCheck:
     try:
         return DoctorCheck(name=name, state="ok", detail=attempt())
+    except _Absent as lacking:
+        return DoctorCheck(name=name, state="lacking", detail=str(lacking))
     except Exception as error:
         detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
         return DoctorCheck(name=name, state="broken", detail=detail)
@@ -282,16 +286,14 @@ def _face_models() -> str:
     return "detect a face in a portrait"
 
 
-def _gpus() -> DoctorCheck:
+def _gpus() -> str:
     """What the driver shows, and whether torch can use it."""
     cards = "; ".join(f"{card.name}, {card.free_gb:.0f} of {card.total_gb:.0f} GB free" for card in gpus())
     if not cards:
-        detail = "nvidia-smi shows no NVIDIA GPU; editors with open weights need one"
-        return DoctorCheck(name="GPUs", state="lacking", detail=detail)
+        raise _Absent("nvidia-smi shows no NVIDIA GPU; editors with open weights need one")
     if find_spec("torch") is not None and (fault := _torch_fault()):
-        detail = f"{cards}; but torch {version('torch')} cannot use it ({fault}): install a torch for your GPU"
-        return DoctorCheck(name="GPUs", state="lacking", detail=detail)
-    return DoctorCheck(name="GPUs", state="ok", detail=cards)
+        raise _Absent(f"{cards}; but torch {version('torch')} cannot use it ({fault}): install a torch for your GPU")
+    return cards
 
 
 def _torch_fault() -> str:
@@ -314,31 +316,26 @@ def _online() -> bool:
     return True
 
 
-def _hub(*, online: bool) -> DoctorCheck:
+def _hub(*, online: bool) -> str:
     """Whether the hub knows who is asking: weights with a licence to accept need it."""
-    name = "Hugging Face hub"
     if find_spec("huggingface_hub") is None:
-        return DoctorCheck(name=name, state="lacking", detail='not installed: run `pip install "stillme[diffusers]"`')
+        raise _Absent('not installed: run `pip install "stillme[diffusers]"`')
     hub: Any = import_module("huggingface_hub")
     if not hub.get_token():
-        return DoctorCheck(name=name, state="lacking", detail="not logged in; gated weights need `hf auth login`")
+        raise _Absent("not logged in; gated weights need `hf auth login`")
     if not online:
-        return DoctorCheck(
-            name=name, state="lacking", detail="offline: whether token and licences are valid is unknown"
-        )
+        raise _Absent("offline: whether token and licences are valid is unknown")
     try:
-        user = hub.whoami()["name"]
+        return f"logged in as {hub.whoami()['name']}"
     except Exception as error:
-        detail = f"the token is rejected ({type(error).__name__}); run `hf auth login`"
-        return DoctorCheck(name=name, state="lacking", detail=detail)
-    return DoctorCheck(name=name, state="ok", detail=f"logged in as {user}")
+        raise _Absent(f"the token is rejected ({type(error).__name__}); run `hf auth login`") from None
 
 
 def _plugins(kind: registry.Buildable, faults: Mapping[str, str], *, online: bool) -> Iterator[DoctorCheck]:
     for name in registry.plugins(kind):
         try:
             plugin = _built(kind, name)
-            lacking = list(_lacking(_class_of(kind, name).needs, plugin, faults, online=online))
+            lacking = list(_lacking(registry.plugin_class(kind, name).needs, plugin, faults, online=online))
         except Exception as error:  # one broken package must not hide the others
             detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
             yield DoctorCheck(name=f"{kind} {name}", state="broken", detail=detail)
@@ -369,10 +366,6 @@ def _lacking(needs: Needs, plugin: Editor | Judge | None, faults: Mapping[str, s
         yield from plugin.lacking(online=online)
 
 
-def _class_of(kind: registry.Buildable, name: str) -> type[Editor] | type[Judge]:
-    return registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
-
-
 def _targets(needs: Needs) -> tuple[str, ...]:
     return (*needs.modules, *needs.imports)
 
@@ -383,7 +376,7 @@ def _import_faults() -> dict[str, str]:
     for kind in ("editor", "judge"):
         for name in registry.plugins(kind):
             try:
-                needs = _class_of(kind, name).needs
+                needs = registry.plugin_class(kind, name).needs
             except Exception:  # named with its own check
                 continue
             if not registry.unmet(Needs(modules=needs.modules)):

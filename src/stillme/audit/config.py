@@ -340,7 +340,7 @@ def _add_plugins(schema: Schema, kind: _Kind, section: str) -> None:
     names: list[str] = []
     for name in registry.plugins(kind):
         try:
-            plugin = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+            plugin = registry.plugin_class(kind, name)
         except StillmeError:
             continue  # it cannot be imported here; `stillme doctor` says why
         prefix = f"{kind}:{name}"

@@ -399,7 +399,7 @@ class _Loader:
         self, section: ReaderSection, name: str, levels: Sequence[str], location: Location
     ) -> NamedJudge | None:
         try:
-            kind = registry.judge_class(section.use.partition(":")[0])
+            kind = registry.plugin_class("judge", section.use.partition(":")[0])
         except StillmeError as error:
             self._problem(location, str(error))
             return None
@@ -473,7 +473,7 @@ class _Loader:
     def _without_key(self, kind: registry.Buildable, use: str, parameters: dict[str, Any]) -> Any:
         """A plugin that lacks only a key, so that its settings are checked as well."""
         name = use.partition(":")[0]
-        needs = registry.editor_class(name).needs if kind == "editor" else registry.judge_class(name).needs
+        needs = registry.plugin_class(kind, name).needs
         if registry.unmet(replace(needs, variables=())):
             return None  # without its packages the settings cannot be checked
         try:

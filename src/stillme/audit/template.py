@@ -115,7 +115,7 @@ def plugin_tables(kind: registry.Buildable, uses: Sequence[str]) -> str:
 
 def _plugin_table(kind: registry.Buildable, use: str, before: int) -> str:
     name = registry.plugin(kind, use.partition(":")[0]).name
-    loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+    loaded = registry.plugin_class(kind, name)
     fields = loaded.Parameters.model_fields
     needed = _needed(kind, use, loaded.Parameters)
     if before:

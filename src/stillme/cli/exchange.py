@@ -19,6 +19,7 @@ from stillme.cli.options import (
     print_json,
     print_next,
     print_next_bundle,
+    print_written,
 )
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
@@ -107,10 +108,8 @@ def export(
             from stillme.findings.exchange import export_run
 
             written = export_run(run, kind or "csv", to)
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-    else:
-        echo("\n".join(f"Wrote {path}" for path in written))
+    print_written(written, as_json=as_json)
+    if not as_json:
         print_next_bundle(run, audit, out=out)
 
 
@@ -122,10 +121,7 @@ def _draw(audit: Path, out: Path | None, folder: Path, *, redact: Redaction, jud
     with opened_run(audit, out) as run:
         estimates = estimate(run.results.edits, run.results.scores, run.settings)
         written = write_figures(folder, report_data(run, estimates, redact=redact, judge=judge))
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-    else:
-        echo("\n".join(f"Wrote {path}" for path in written))
+    print_written(written, as_json=as_json)
 
 
 def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, as_json: bool) -> None:

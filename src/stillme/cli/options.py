@@ -46,11 +46,25 @@ def browser_option(command: Command) -> Command:
     return click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")(command)
 
 
+def address_options(command: Command) -> Command:
+    """Where an app is served."""
+    host = click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
+    return host(click.option("--port", type=int, help="By default the first free port from 8470.")(command))
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output; records are written as `plain` has them."""
     from stillme.core.types import plain
 
     echo(json_text(plain(value)))
+
+
+def print_written(files: Sequence[Path], *, as_json: bool) -> None:
+    """The files that a command wrote."""
+    if as_json:
+        print_json({"files": [str(path) for path in files]})
+    else:
+        echo("\n".join(f"Wrote {path}" for path in files))
 
 
 def print_next(*words: object, out: Path | None = None) -> None:

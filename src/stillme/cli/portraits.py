@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import FILE, FOLDER, Command, browser_option, json_option, print_json, print_next
+from stillme.cli.options import (
+    FILE,
+    FOLDER,
+    Command,
+    address_options,
+    browser_option,
+    json_option,
+    print_json,
+    print_next,
+)
 from stillme.cli.terminal import echo
 from stillme.core.tables import counted
 
@@ -104,8 +113,7 @@ def _crop_option(command: Command) -> Command:
 @click.argument("pools", type=FOLDER)
 @click.option("--name", "names", multiple=True, help="A curator; each gets a link of their own. May be repeated.")
 @click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
-@click.option("--port", type=int, help="By default the first free one from 8470.")
+@address_options
 @browser_option
 def curate(pools: Path, **options: Any) -> None:
     """Choose portraits among candidates, in the browser.

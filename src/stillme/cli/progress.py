@@ -36,7 +36,8 @@ class Progress:
             self._running.pop(tally.name, None)
             if tally.name not in self._finished:
                 self._finished.add(tally.name)
-                self._remove(tally)
+                if self._bars and tally.name in self._tasks:
+                    self._bars.remove_task(self._tasks.pop(tally.name))
                 self.say(describe(tally))
             return
         new = tally.name not in self._running
@@ -81,10 +82,6 @@ class Progress:
             done = tally.already + tally.done
             self._bars.update(self._tasks[name], total=tally.total, completed=done, facts=printable(_facts(tally)))
             self._bars.start()
-
-    def _remove(self, tally: Tally) -> None:
-        if self._bars and tally.name in self._tasks:
-            self._bars.remove_task(self._tasks.pop(tally.name))
 
 
 @contextmanager

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import FILE, FOLDER, PATH, Command, json_option, opened_run, print_json, print_next
+from stillme.cli.options import (
+    FILE,
+    FOLDER,
+    PATH,
+    Command,
+    address_options,
+    json_option,
+    opened_run,
+    print_json,
+    print_next,
+    print_written,
+)
 from stillme.cli.terminal import echo
 from stillme.core.tables import counted
 
@@ -67,18 +78,12 @@ def study_group() -> None:
     help="What an item compares: baseline and feature arm, two editors, nothing (one picture), or two people (roles).",
 )
 @click.option(
-    "--first",
-    type=click.Choice(["nothing", "disputed", "flagged"]),
-    default="nothing",
-    show_default=True,
-    help="Draw edits first that judges dispute or flag. The sample is then not random, so group means are biased.",
-)
-@click.option(
     "--choose",
-    type=click.Choice(["random", "informative"]),
+    type=click.Choice(["random", "informative", "disputed"]),
     default="random",
     show_default=True,
-    help="`informative`: likelier where models disagree, with known chances; corrected means weigh by them.",
+    help="`informative`: likelier where models disagree, with known chances; corrected means weigh by them. "
+    "`disputed`: edits on which judges differ by more than a point come first; group means are then biased.",
 )
 @_count("--gold", default=2, text="Items with known answers, per task.")
 @_count("--attention", default=2, text="Attention checks, per task.")
@@ -132,8 +137,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 
 @study_group.command()
 @_study_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
-@click.option("--port", type=int, help="By default the first free port from 8470.")
+@address_options
 @click.option("--public-url", default="", help="The https address of the proxy in front.")
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that is trusted to name the client."
@@ -152,8 +156,7 @@ def serve(study: Path, **options: Any) -> None:
 
 @study_group.command()
 @_study_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
-@click.option("--port", type=int, help="By default the first free port from 8470.")
+@address_options
 def preview(study: Path, **options: Any) -> None:
     """Show the whole study to yourself; nothing is kept.
 
@@ -229,10 +232,8 @@ def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
 
     with _opened(study) as opened:
         written = export_study(opened, to or study / "export", kind)
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-    else:
-        echo("\n".join(f"Wrote {path}" for path in written))
+    print_written(written, as_json=as_json)
+    if not as_json:
         print_next("study", "close", study)
 
 

@@ -10,9 +10,12 @@ import json
 import os
 import re
 import secrets
+import tomllib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json
@@ -53,6 +56,11 @@ def write_whole(path: Path, content: str | bytes, drafts: Path | None = None) ->
     with whole(path, drafts) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def packaged_toml(package: str, *names: str) -> dict[str, Any]:
+    """A TOML file that comes with stillme, by the names below a package."""
+    return tomllib.loads(files(package).joinpath(*names).read_text("utf-8"))
 
 
 def write_json(path: Path, value: Json) -> Path:

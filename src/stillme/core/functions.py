@@ -62,7 +62,8 @@ class Function:
             if not (colon and module_name and qualified):
                 raise StillmeError(f"{name!r} names no function. {_HOW}.")
             module = _import(module_name, parameters.path("").resolve())
-            function, name = _member(module, module_name, qualified), f"{_stem(module_name)}:{qualified}"
+            stem = Path(module_name).stem if _is_file(module_name) else module_name
+            function, name = _member(module, module_name, qualified), f"{stem}:{qualified}"
         version = parameters.version or source_hash(function)
         return cls(call=function, name=name, version=version, arguments=parameters.arguments)
 
@@ -188,10 +189,6 @@ def _names(signature: Signature) -> str:
 
 
 # -- finding a function by name ---------------------------------------------------------------------------------------
-
-
-def _stem(module_name: str) -> str:
-    return Path(module_name).stem if _is_file(module_name) else module_name
 
 
 def _is_file(module_name: str) -> bool:

@@ -123,8 +123,7 @@ class PluginRecipe:
     def foreign(self) -> bool:
         """Whether it runs code that did not come with stillme, which may take its process down."""
         name = self.use.partition(":")[0]
-        loaded = editor_class(name) if self.kind == "editor" else judge_class(name)
-        return not is_own(self.kind, name) or loaded.runs_foreign_code
+        return not is_own(self.kind, name) or plugin_class(self.kind, name).runs_foreign_code
 
 
 @overload
@@ -149,7 +148,7 @@ def build(
     lacks are an error (`NotReady`). Rejected parameters are `InvalidParameters`.
     """
     name, _, value = use.partition(":")
-    loaded = editor_class(name) if kind == "editor" else judge_class(name)
+    loaded = plugin_class(kind, name)
     if value and not loaded.shorthand:
         raise StillmeError(f"{name!r} takes nothing after a colon; set {value!r} as one of its parameters.")
     given = {loaded.shorthand: value, **parameters} if value else dict(parameters)
@@ -166,16 +165,6 @@ def build(
         raise
     except (Exception, SystemExit) as error:
         raise _broken(plugin(kind, name), "built", error) from error
-
-
-def editor_class(name: str) -> type[Editor]:
-    """The class of an editor; what it must have is checked here."""
-    return _checked("editor", name)
-
-
-def judge_class(name: str) -> type[Judge]:
-    """The class of a judge, checked like an editor's."""
-    return _checked("judge", name)
 
 
 def prompt_set(name: str) -> tuple[Prompt, ...]:
@@ -235,7 +224,8 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _checked(kind: Buildable, name: str) -> Any:
+def plugin_class(kind: Buildable, name: str) -> type[Editor] | type[Judge]:
+    """The class of an editor or judge; what it must have is checked here."""
     registered = plugin(kind, name)
     loaded: Any = registered.load()
     base = Editor if kind == "editor" else Judge

@@ -69,17 +69,22 @@ class Tile:
     cell: Cell
     candidates: int
     mine: str
-    """`chosen`, `nobody`, `begun`, or nothing."""
+    """`chosen`, `none_fits`, `begun`, or nothing."""
     state: str
     """Of the cell, as far as this curator may know it."""
     others: int
-    """Other curators who decided; 0 before one's own decision."""
+    """Other curators who decided; 0 before this curator's own decision."""
     matches: bool
 
     @property
     def words(self) -> str:
         """The tile's state, for screen readers."""
-        mine = {"chosen": "decided by you", "nobody": "you found no candidate fit", "begun": "begun", "": "not begun"}
+        mine = {
+            "chosen": "decided by you",
+            "none_fits": "you found no candidate fit",
+            "begun": "begun",
+            "": "not begun",
+        }
         parts = [f"{self.candidates} candidates", mine[self.mine]]
         if self.others:
             parts.append(f"decided by {self.others} other{'s' if self.others > 1 else ''}")
@@ -97,13 +102,13 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
         opinion, state = tally.opinion(curator, cell), tally.seen_state(curator, cell)
         decided = "chosen" if opinion.decided(workspace.pools.design.per_cell) else ""
         begun = "begun" if opinion.ticked or opinion.rejected or opinion.chosen else ""
-        mine = "nobody" if opinion.nobody is not None else decided or begun
+        mine = "none_fits" if opinion.none_fits is not None else decided or begun
         shown = {
             "all": True,
             "todo": mine in ("", "begun") and bool(workspace.pools.cells[cell]),
-            "mine": mine in ("chosen", "nobody"),
+            "mine": mine in ("chosen", "none_fits"),
             "contested": state == "contested",
-            "empty": state == "empty" or mine == "nobody" or not workspace.pools.cells[cell],
+            "empty": state == "empty" or mine == "none_fits" or not workspace.pools.cells[cell],
         }[chosen.show]
         here = all(chosen.levels.get(name, level) == level for name, level in zip(names, cell, strict=True))
         every_tile.append(
@@ -113,7 +118,7 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
                 candidates=len(workspace.pools.cells[cell]),
                 mine=mine,
                 state=state,
-                others=len(set(tally.outcomes[cell].votes) - {curator}) if mine in ("chosen", "nobody") else 0,
+                others=len(set(tally.outcomes[cell].votes) - {curator}) if mine in ("chosen", "none_fits") else 0,
                 matches=shown and here,
             )
         )
@@ -139,11 +144,6 @@ def progress(workspace: Workspace, curator: str) -> Mapping[str, int]:
     counted = Counter(name for outcome in workspace.tally.outcomes.values() for name in outcome.votes)
     done = counted[curator] == sum(bool(candidates) for candidates in workspace.pools.cells.values())
     return {name: counted[name] for name in workspace.tally.invited if done or name == curator}
-
-
-def compared_cells(workspace: Workspace, curator: str) -> list[Cell]:
-    """Where this curator has seen whether others agree."""
-    return [cell for cell in workspace.cells if workspace.tally.opinion(curator, cell).compared]
 
 
 _KEYS = {"frontal": "f", "focus": "o", "lighting": "l", "features": "i", "expression": "e", "upright": "p"}
@@ -198,7 +198,10 @@ async def checked_form(request: Request, curator: Curator) -> Mapping[str, str]:
 
 async def numbered_cell(context: Context, number: int) -> Cell:
     """The cell of an address; 404 where there is none."""
-    return _cell(context.workspace, number)
+    try:
+        return context.workspace.cell(number)
+    except NotAllowed as error:
+        raise HTTPException(404, str(error)) from None
 
 
 Form = Annotated[Mapping[str, str], Depends(checked_form)]
@@ -211,6 +214,7 @@ def home(request: Request, context: Context, curator: Curator) -> Response:
     workspace, name = context.workspace, curator.name
     chosen = Filter.of(workspace, request.query_params)
     cells = tiles(workspace, name, chosen)
+    compared = [cell for cell in workspace.cells if workspace.tally.opinion(name, cell).compared]
     return context.pages.show(
         "grid.html",
         csrf=curator.csrf,
@@ -223,7 +227,7 @@ def home(request: Request, context: Context, curator: Curator) -> Response:
         first=next((tile.number for tile in cells if tile.matches), None),
         progress=progress(workspace, name),
         comparable=len(workspace.tally.comparable(name)),
-        agreement=[pair for pair in workspace.tally.agreement(compared_cells(workspace, name)) if pair.cells],
+        agreement=[pair for pair in workspace.tally.agreement(compared) if pair.cells],
         needed=workspace.tally.needed,
         cells=len(workspace.cells),
         decidable=sum(map(bool, workspace.pools.cells.values())),
@@ -312,9 +316,9 @@ def settle_page(context: Context, curator: Curator, cell: NumberedCell, number: 
 def settle(context: Context, form: Form, cell: NumberedCell, curator: Curator, number: int) -> Response:
     """Decide a cell for all curators, and go on to the next one."""
     candidates = [name.removeprefix("candidate-") for name in form if name.startswith("candidate-")]
-    if not candidates and "nobody" not in form:
+    if not candidates and "none_fits" not in form:
         return _settle_page(context, curator, number, cell, "Choose a candidate, or say that no candidate fits.")
-    if candidates and "nobody" in form:
+    if candidates and "none_fits" in form:
         return _settle_page(context, curator, number, cell, "Choose candidates or none, not both.")
     try:
         token = form.get("token", "") or new_token()
@@ -359,13 +363,6 @@ def _contested(context: CurationContext, curator: Holder) -> list[int]:
 def _page(context: CurationContext, curator: Holder) -> dict[str, Any]:
     """What every page's script needs."""
     return {"curator": curator.name, "csrf": curator.csrf, "pools": context.workspace.pools.key}
-
-
-def _cell(workspace: Workspace, number: int) -> Cell:
-    try:
-        return workspace.cell(number)
-    except NotAllowed as error:
-        raise HTTPException(404, str(error)) from None
 
 
 def create(workspace: Workspace, site: Site, curators: KeyHolders) -> FastAPI:

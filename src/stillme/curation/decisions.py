@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -124,11 +123,6 @@ def order_for(curator: str, cell: Cell, pools: Pools) -> list[str]:
     return [ids[place] for place in np.random.default_rng(seed).permutation(len(ids))]
 
 
-def has_log(folder: Path) -> bool:
-    """Whether anybody has curated here."""
-    return (folder / LOG).is_file()
-
-
 State = Literal["open", "agreed", "voted", "settled", "contested", "empty"]
 
 
@@ -142,14 +136,14 @@ class Opinion:
     rejected: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict[str, tuple[tuple[str, ...], str]])
     """Candidate → reasons, and words of the curator's own."""
     chosen: list[str] = field(default_factory=list[str])
-    nobody: str | None = None
+    none_fits: str | None = None
     """Why no candidate fits; None where one does, or nothing was decided."""
     compared: bool = False
     """The curator has seen whether others agree; from then on the choice is final."""
 
     def decided(self, per_cell: int) -> bool:
         """Whether the curator has decided the cell."""
-        return self.nobody is not None or len(self.chosen) == per_cell
+        return self.none_fits is not None or len(self.chosen) == per_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +267,7 @@ class CurationTally:
             case "restore":
                 opinion.rejected.pop(who, None)
             case "choose":
-                opinion.nobody = None
+                opinion.none_fits = None
                 opinion.rejected.pop(who, None)
                 kept = [other for other in opinion.chosen if other != who]
                 # Choosing one more than the cell takes replaces the first of them.
@@ -281,7 +275,7 @@ class CurationTally:
             case "unchoose":
                 opinion.chosen = [other for other in opinion.chosen if other != who]
             case "none":
-                opinion.chosen, opinion.nobody = [], str(detail.get("note", ""))
+                opinion.chosen, opinion.none_fits = [], str(detail.get("note", ""))
             case "compare":
                 opinion.compared = True
             case "settle":
@@ -302,7 +296,7 @@ class CurationTally:
             return Outcome(state="settled" if chosen else "empty", chosen=chosen, votes=votes, reason=note)
         half = len(votes) / 2
         if sum(not chosen for chosen in votes.values()) > half:
-            reasons = sorted({opinion.nobody for opinion in opinions.values() if opinion.nobody})
+            reasons = sorted({opinion.none_fits for opinion in opinions.values() if opinion.none_fits})
             return Outcome(state="empty", chosen=(), votes=votes, reason="; ".join(reasons))
         counted = Counter(candidate for chosen in votes.values() for candidate in chosen)
         approved = tuple(sorted(candidate for candidate, count in counted.items() if count > half))

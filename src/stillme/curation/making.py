@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillme.core.errors import StillmeError, UnreadableImage
-from stillme.curation.decisions import CurationTally, Log, Outcome, has_log
+from stillme.curation.decisions import LOG, CurationTally, Log, Outcome
 from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints, load_criteria
 from stillme.curation.pools import NOT_STATED, Cell, Pools, SampleOptions, load_pools, sample
 from stillme.curation.sources import (
@@ -127,7 +127,7 @@ def import_portraits(
 def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> WrittenVersion:
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
-    if not has_log(folder):
+    if not (folder / LOG).is_file():
         raise StillmeError(f"No one has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
     log = Log(pools)
     try:

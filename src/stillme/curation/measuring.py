@@ -16,12 +16,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +28,7 @@ from pydantic import TypeAdapter
 
 from stillme.core.colour import Floats, linear_to_lab, to_linear
 from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.files import packaged_toml
 from stillme.core.images import read_rgb
 from stillme.curation.pools import Pools
 from stillme.instruments import faces
@@ -276,8 +275,7 @@ class Hint:
 @cache
 def load_criteria() -> Criteria:
     """Read the criteria that ship with this version."""
-    text = files("stillme.curation").joinpath("criteria.toml").read_text("utf-8")
-    return TypeAdapter(Criteria).validate_python(tomllib.loads(text))
+    return TypeAdapter(Criteria).validate_python(packaged_toml("stillme.curation", "criteria.toml"))
 
 
 def hints(values: Mapping[str, float]) -> tuple[Hint, ...]:

@@ -7,12 +7,10 @@ A source lists all of its rows, cheaply, and reads single pictures when asked: s
 from __future__ import annotations
 
 import io
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -21,6 +19,7 @@ from pydantic import TypeAdapter
 
 from stillme.core import images
 from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
+from stillme.core.files import packaged_toml
 from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
 
 Kind = Literal["empty", "missing", "special", "repeated", "listed again", "contradicted", "same id", "unusable"]
@@ -102,8 +101,7 @@ class Taxonomy:
 @cache
 def taxonomy(name: str) -> Taxonomy:
     """Read one of the taxonomies that ship with this version."""
-    text = files("stillme.curation").joinpath("taxonomies", f"{name}.toml").read_text("utf-8")
-    return TypeAdapter(Taxonomy).validate_python(tomllib.loads(text))
+    return TypeAdapter(Taxonomy).validate_python(packaged_toml("stillme.curation", "taxonomies", f"{name}.toml"))
 
 
 SMALLEST = 64

@@ -309,13 +309,6 @@ def content_key(portraits: Sequence[FinishedPortrait]) -> str:
     )
 
 
-def versions_of(home: Path) -> list[Path]:
-    """The versions in a folder, oldest first; the folder itself where it is one."""
-    if (home / MANIFEST).is_file() or (home / SUMS).is_file():
-        return [home]
-    return [home / f"v{number}" for number in sorted(_numbers(home))]
-
-
 @contextmanager
 def _only_one(home: Path) -> Generator[None]:
     home.mkdir(parents=True, exist_ok=True)
@@ -455,7 +448,8 @@ class Verified:
 
 def verify(home: Path) -> list[Verified]:
     """Check every version in `home`, or the one that it is."""
-    versions = versions_of(home)
+    is_one = (home / MANIFEST).is_file() or (home / SUMS).is_file()
+    versions = [home] if is_one else [home / f"v{number}" for number in sorted(_numbers(home))]
     if not versions:
         raise StillmeError(f"{home} holds no finished portraits. `stillme portraits finalize` or `import` makes them.")
     return [_verify(folder) for folder in versions]

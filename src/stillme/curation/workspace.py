@@ -96,7 +96,7 @@ class Workspace:
                 who: {"reasons": list(reasons), "note": note} for who, (reasons, note) in opinion.rejected.items()
             },
             "chosen": list(opinion.chosen),
-            "nobody": opinion.nobody,
+            "none_fits": opinion.none_fits,
             "final": opinion.compared,
             "can_undo": self.tally.last_action(curator, cell) is not None,
         }

@@ -25,7 +25,6 @@ the stereotype expects, and how much a pronoun changes that, is planted, too:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
@@ -99,20 +98,6 @@ class PlantedParameters(Parameters):
     """What the edit itself changes."""
     roles: Roles = Roles()
     """What happens to role prompts with two people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """What was planted in one edit."""
-
-    erased: bool
-    skin_delta_l: float | None
-    """None if another person was drawn: then it is not known."""
-    changed_area: float | None
-    became: str = ""
-    """The portrait that was drawn instead."""
-    role_target: int | None = None
-    """Which of two people was drawn as the target."""
 
 
 class _Encoded(NamedTuple):
@@ -213,33 +198,20 @@ class Planted(Editor):
         rng = _stream(request.seed, portrait.id, request.prompt.id)
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
-            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, role_target=target)
-            return _edited(_encoded(images.read_source(portrait.image.read())), truth)
+            unchanged = {"skin_delta_l": 0.0, "changed_area": 0.0, "role_target": target}
+            return _edited(_encoded(images.read_source(portrait.image.read())), erased=True, **unchanged)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         area = regions.area(self._parameters.recolour)
         colour = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
-        if other:
-            truth = Truth(
-                erased=False,
-                skin_delta_l=None,
-                changed_area=None,
-                became=other.id,
-                role_target=target,
-            )
-        else:
-            truth = Truth(
-                erased=False,
-                skin_delta_l=float(shift),
-                changed_area=area.share,
-                role_target=target,
-            )
+        # How another person's skin differs is not known.
+        known = {"became": other.id} if other else {"skin_delta_l": float(shift), "changed_area": area.share}
         painting = regions.image.sha256, float(shift), self._parameters.recolour, colour
         if (made := _painted.get(painting)) is None:
             made = _encoded(regions.painted(skin_shift=float(shift), area=area, target=colour))
             if len(_painted) * len(made.png) >= _REMEMBERED:
                 _painted.clear()
             _painted[painting] = made
-        return _edited(made, truth)
+        return _edited(made, erased=False, **known, role_target=target)
 
     def _replacement(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
         """The portrait that is edited instead of this one, if any."""
@@ -284,15 +256,8 @@ def _encoded(rgb: NDArray[np.uint8]) -> _Encoded:
     return _Encoded(images.encode_png(rgb), width=rgb.shape[1], height=rgb.shape[0])
 
 
-def _edited(made: _Encoded, truth: Truth) -> Edited:
-    values: dict[str, Json] = {
-        "erased": truth.erased,
-        "skin_delta_l": truth.skin_delta_l,
-        "changed_area": truth.changed_area,
-        "visible_change": 1.0 if truth.erased else 2.0,
-        "skip": 2.0 if truth.erased else 1.0,
-        "became": truth.became or None,
-        "role_target": truth.role_target,
-    }
-    planted = {name: value for name, value in values.items() if value is not None}
-    return Edited(image=made.png, effective={"size": [made.width, made.height]}, truth=planted)
+def _edited(made: _Encoded, *, erased: bool, **known: Json) -> Edited:
+    planted = {name: value for name, value in known.items() if value is not None}
+    visible, skip = (1.0, 2.0) if erased else (2.0, 1.0)
+    truth = {"erased": erased, **planted, "visible_change": visible, "skip": skip}
+    return Edited(image=made.png, effective={"size": [made.width, made.height]}, truth=truth)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from stillme.core.files import packaged_toml
 
 _NAMES = ("face", "skin", "change", "identity", "age", "gender", "race")
 _READ = ("age", "gender", "race")
@@ -89,7 +89,7 @@ def _card(name: str, measured: Mapping[str, Any], notes: Mapping[str, Any]) -> I
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("stillme.instruments").joinpath("cards", f"{name}.toml").read_text("utf-8"))
+    return packaged_toml("stillme.instruments", "cards", f"{name}.toml")
 
 
 def _number(value: float | None) -> str:

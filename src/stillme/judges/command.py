@@ -6,25 +6,17 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
 
 from stillme.core.programs.program import Program, ProgramParameters, write_picture
 from stillme.core.protocols import Judge, JudgeCapabilities
 from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
-from stillme.judges.stated_scores import WrongScores, ratings_of
+from stillme.judges.stated_scores import StatedScores, WrongScores, ratings_of
 
 PLACEHOLDERS = ("source", "source2", "edited", "instruction", "epoch")
 
 
-class JudgeCommandParameters(ProgramParameters):
+class JudgeCommandParameters(StatedScores, ProgramParameters):
     """Which program judges, and what it answers."""
-
-    axes: tuple[str, ...] = Field(min_length=1)
-    """The axes that it answers for every pair: the rubric's, or names of your own."""
-    kind: Literal["model", "instrument", "person", "ensemble"] = "model"
-    """Only models are combined to an ensemble, unless the audit names its judges."""
 
 
 class CommandJudge(Judge):

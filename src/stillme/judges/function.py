@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,23 +16,17 @@ from stillme.core.protocols import Judge, JudgeCapabilities
 from stillme.core.rubric.readings import AXES
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.readings import ratings_of_reading
-from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
+from stillme.judges.stated_scores import NO_REASON, Kind, StatedScores, WrongScores, ratings_of
 
 SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
 """What a function may ask for, by the names of its parameters."""
 SUPPLIED_TO_READERS = ("image", "sha256", "epoch")
 """What a function may ask for that reads single pictures; by the hash it finds readings that were made elsewhere."""
 
-Kind = Literal["model", "instrument", "person", "ensemble"]
 
-
-class JudgeFunctionParameters(FunctionParameters):
+class JudgeFunctionParameters(StatedScores, FunctionParameters):
     """Which function judges, and what it answers."""
 
-    axes: tuple[str, ...] = Field(min_length=1)
-    """The axes that it answers for every pair: the rubric's, or names of your own."""
-    kind: Kind = "model"
-    """Only models are combined to an ensemble, unless the audit names its judges."""
     reads: tuple[str, ...] = Field(default=(), exclude=True)
     """Set by [readings]: the words for apparent race. The function is then `def read(image)` and says what one picture
     shows, as a dict of `race`, `gender` (masculine, feminine, androgynous) and `age`; None is what it cannot tell."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
-
-from pydantic import Field
+from typing import Any, cast
 
 from stillme.core.endpoints import ApiServer, EndpointParameters
 from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage
@@ -17,7 +15,7 @@ from stillme.core.placeholders import fill_json
 from stillme.core.protocols import Judge, JudgeCapabilities, Needs
 from stillme.core.redaction import shortened
 from stillme.core.types import UNPRICED, Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
-from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
+from stillme.judges.stated_scores import NO_REASON, StatedScores, WrongScores, ratings_of
 
 PLACEHOLDERS = (
     *("source", "source_data_uri", "source2", "source2_data_uri", "edited", "edited_data_uri"),
@@ -25,13 +23,9 @@ PLACEHOLDERS = (
 )
 
 
-class HttpJudgeParameters(EndpointParameters):
+class HttpJudgeParameters(StatedScores, EndpointParameters):
     """A server that judges, and where its answer holds the scores."""
 
-    axes: tuple[str, ...] = Field(min_length=1)
-    """The axes that it answers for every pair: the rubric's, or names of your own."""
-    kind: Literal["model", "instrument", "person", "ensemble"] = "model"
-    """Only models are combined to an ensemble, unless the audit names its judges."""
     answer: str = ""
     """Path of the scores, as an object or as text that holds one, such as `choices.0.message.content`."""
     paths: dict[str, str] = {}

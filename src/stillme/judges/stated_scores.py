@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+from pydantic import Field
 
 from stillme.core import rubric
+from stillme.core.protocols import Parameters
 from stillme.core.types import Abstained, Prompt, Rated, Rating
 
 NO_REASON = "no reason given"
+Kind = Literal["model", "instrument", "person", "ensemble"]
+
+
+class StatedScores(Parameters):
+    """What a judge of the user's own answers."""
+
+    axes: tuple[str, ...] = Field(min_length=1)
+    """The axes that it answers for every pair: the rubric's, or names of your own."""
+    kind: Kind = "model"
+    """Only models are combined to an ensemble, unless the audit names its judges."""
 
 
 class WrongScores(ValueError):

@@ -6,15 +6,14 @@ feature prompt alone.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal, assert_never
 
 import numpy as np
 
 from stillme.core.errors import StillmeError
+from stillme.core.files import packaged_toml
 from stillme.core.types import Arm, Prompt, Request, digest
 from stillme.mitigation.features import OPENING
 
@@ -132,7 +131,7 @@ def _kinds(count: int) -> list[str]:
 
 @cache
 def _words() -> Mapping[str, Any]:
-    return tomllib.loads(files("stillme.mitigation").joinpath("placebo.toml").read_text("utf-8"))
+    return packaged_toml("stillme.mitigation", "placebo.toml")
 
 
 class NotPaired(StillmeError):

@@ -10,14 +10,14 @@ so a sentence must also begin as the paper's do.
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 from typing import Any, Literal
+
+from stillme.core.files import packaged_toml
 
 Kind = Literal["ethnicity", "gender", "age"]
 
@@ -107,7 +107,7 @@ class _Group:
         self.capital: bool = data.get("capital", False)
         self.of_a_person: bool = data.get("of_a_person", False)
         self.pattern = _whole(
-            _inflected(data.get("words", ())),
+            "|".join(map(_forms, sorted(data.get("words", ()), key=len, reverse=True))),
             _any(data.get("phrases", ())),
             *data.get("patterns", ()),
             ignore_case=not (self.capital or data.get("exact", False)),
@@ -191,7 +191,7 @@ class _Lexicon:
 
 @cache
 def _lexicon() -> _Lexicon:
-    return _Lexicon(tomllib.loads(files("stillme.mitigation").joinpath("labels.toml").read_text("utf-8")))
+    return _Lexicon(packaged_toml("stillme.mitigation", "labels.toml"))
 
 
 def _before(match: re.Match[str], text: str) -> str:
@@ -206,10 +206,6 @@ def _whole(*alternatives: str, ignore_case: bool = True) -> re.Pattern[str]:
 def _any(phrases: Iterable[str]) -> str:
     """Longest first, so that a whole phrase matches; a space matches any whitespace."""
     return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in sorted(phrases, key=len, reverse=True))
-
-
-def _inflected(words: Iterable[str]) -> str:
-    return "|".join(_forms(word) for word in sorted(words, key=len, reverse=True))
 
 
 def _forms(word: str) -> str:

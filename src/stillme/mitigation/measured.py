@@ -8,12 +8,10 @@ cannot be measured well enough, and hair cannot be distinguished from a head cov
 
 from __future__ import annotations
 
-import tomllib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from stillme.core import images
 from stillme.core.colour import Floats, delta_e, linear_to_lab, to_linear
 from stillme.core.errors import UnreadableImage
+from stillme.core.files import packaged_toml
 from stillme.core.types import Failed, ImageFile, Json, Spec
 from stillme.instruments import faces
 from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, RIGHT_EYE
@@ -210,4 +209,4 @@ def _rounded(lab: Floats) -> list[float]:
 
 @cache
 def _limits() -> Mapping[str, Any]:
-    return tomllib.loads(files("stillme.mitigation").joinpath("measured.toml").read_text("utf-8"))
+    return packaged_toml("stillme.mitigation", "measured.toml")

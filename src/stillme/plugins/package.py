@@ -115,8 +115,8 @@ def test_the_judge_conforms():
 
 
 def test_an_audit_finds_both_by_name():
-    assert registry.editor_class("NAME") is CLASSEditor
-    assert registry.judge_class("NAME") is CLASSJudge
+    assert registry.plugin_class("editor", "NAME") is CLASSEditor
+    assert registry.plugin_class("judge", "NAME") is CLASSJudge
 '''
 
 README = """\

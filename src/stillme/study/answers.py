@@ -54,7 +54,7 @@ class SubmittedAnswer(SentByPage):
     seen: Seen | None = None
     """Needed for every value."""
     corrects: bool = False
-    """Given in the review of one's own answers: what was answered before is kept beside it."""
+    """Given in the review before the end: what was answered before is kept beside it."""
 
 
 class SubmittedComment(SentByPage):

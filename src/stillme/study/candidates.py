@@ -12,7 +12,6 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core import rubric
 from stillme.core.errors import StillmeError
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.estimates.people import draw_unequally
@@ -34,8 +33,8 @@ class OfferedItem:
     """Not blinded yet."""
     second: str = ""
     """The other portrait of a request with two."""
-    urgent: bool = False
-    """Drawn before the others."""
+    disputed: bool = False
+    """Drawn before the others, because judges differ by more than a point."""
     apart: float = math.nan
     """How far models disagree about its outputs; NaN where that is not known."""
     chance: float | None = None
@@ -48,13 +47,13 @@ class OfferedItem:
 
 
 def draw(candidates: Sequence[OfferedItem], count: int, stream: np.random.Generator) -> list[OfferedItem]:
-    """Pick `count` items: urgent ones first, then even over prompts, group cells, editors and portraits (Appendix H).
+    """Pick `count` items: disputed ones first, then even over prompts, group cells, editors and portraits (Appendix H).
 
     No edit is in two items, or it would get more ratings than the others.
     """
     mixed = shuffled(candidates, stream)
     columns = [*_margins(mixed), _codes([candidate.portrait for candidate in mixed])]
-    tier = np.array([0 if candidate.urgent else 1 for candidate in mixed], dtype=np.int64)
+    tier = np.array([0 if candidate.disputed else 1 for candidate in mixed], dtype=np.int64)
     sharing = _sharing(mixed)
     free = np.ones(len(mixed), dtype=bool)
     taken = [np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64) for column in columns]
@@ -162,23 +161,18 @@ def _sharing(candidates: Sequence[OfferedItem]) -> dict[str, list[int]]:
 
 
 Compare = Literal["auto", "arms", "editors", "none", "roles"]
-First = Literal["nothing", "disputed", "flagged"]
-Choose = Literal["random", "informative"]
-
-_FINDINGS = ("soft_erasure", "skin_lightened", "skin_darkened", "race_changed", "gender_changed")
-"""Rates whose cases count as flagged."""
+Choose = Literal["random", "informative", "disputed"]
 
 
-def candidates(
-    run: RecordedRun, compare: Compare, first: First, choose: Choose = "random"
-) -> tuple[str, list[OfferedItem]]:
+def candidates(run: RecordedRun, compare: Compare, choose: Choose) -> tuple[str, list[OfferedItem]]:
     """The comparison that was made, and every item it offers."""
     edits = dict(_edits(run))
     if not edits:
         raise StillmeError(
             f"{run.folder} has no edited pictures yet. `stillme run {run.folder} --only edit` makes them."
         )
-    urgent = _urgent(run, first)
+    found = disputes.between(run) if choose == "disputed" else []
+    disputed = {run.results.edits.keys[dispute.row] for dispute in found}
     apart = _disagreements(run) if choose == "informative" else {}
     ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)
     for way in ways:
@@ -190,7 +184,7 @@ def candidates(
                 groups={factor: portrait.attributes.get(factor, "") for factor in run.design.factors},
                 prompt=prompt,
                 outputs=outputs,
-                urgent=any(made.edit in urgent for made in outputs),
+                disputed=any(made.edit in disputed for made in outputs),
                 apart=float(np.mean([apart[made.edit] for made in outputs if made.edit in apart] or [math.nan])),
             )
             for portrait, second, prompt, outputs in offers
@@ -264,21 +258,6 @@ def _grouped(run: RecordedRun, edits: Mapping[Place, Output], way: str) -> Itera
             outputs = tuple(output for output in pair if output is not None)
             if len(outputs) == len(pair):
                 yield portrait, None, prompt, outputs
-
-
-def _urgent(run: RecordedRun, first: First) -> set[str]:
-    """Edits that the judges dispute, or of which one reports a failure."""
-    if first == "nothing":
-        return set()
-    keys = run.results.edits.keys
-    if first == "disputed":
-        return {keys[dispute.row] for dispute in disputes.between(run)}
-    marked = np.zeros(len(keys), dtype=bool)
-    rates = rubric.load().rates
-    for score, rate in itertools.product(disputes.raters(run), (rates[name] for name in _FINDINGS)):
-        if score.axis == rate.axis:
-            marked |= np.array([bool(rate.holds(float(value))) for value in score.value])
-    return {keys[int(index)] for index in np.flatnonzero(marked)}
 
 
 def _disagreements(run: RecordedRun) -> dict[str, float]:

@@ -163,8 +163,8 @@ def _decide(
     ruled = study.config.checks.exclude
     open_cases = [(rater, case) for rater, case in failed if not rater.excluded]
     if not open_cases:
-        if before := _decided_before(connection):
-            return before
+        if before := read_log(connection, _CLOSED):
+            return str(before[-1]["detail"]["rule"])
         decided = f"Rule of study.toml: exclude {', '.join(ruled)}." if ruled else "No rater who counts failed checks."
         return f"{decided} {_when(connection)}" if ruled else decided
     if flagged == "include":
@@ -187,12 +187,6 @@ def _decide(
             exclude(connection, rater.participant, reason, time.time())
             study.record(connection, "researcher", "excluded", rater=case.rater, reason=f"{reason}. {when}")
     return f"Raters who failed {', '.join(wanted)} were excluded. {when}"
-
-
-def _decided_before(connection: Transaction) -> str:
-    """What an earlier `close` decided, in its words; empty if there was none."""
-    lines = read_log(connection, _CLOSED)
-    return str(lines[-1]["detail"]["rule"]) if lines else ""
 
 
 def _when(connection: Transaction) -> str:

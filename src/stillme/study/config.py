@@ -1,4 +1,4 @@
-"""study.toml: what is asked, of how many people, for which pay; checked whole before anybody sees it."""
+"""study.toml: what is asked, of how many people, for which pay; checked whole before participants see it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ from stillme.study import keys
 from stillme.study.candidates import (
     Choose,
     Compare,
-    First,
     OfferedItem,
     candidates,
     draw,
@@ -135,6 +134,7 @@ PLATFORMS = {
     "class": Recruiting(platform="your course", participant="student", submission="", study="", return_url=""),
 }
 """What `study new --recruit` knows by name."""
+_SIGNS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _PLACEHOLDERS = {"Prolific": "{{{{%{}%}}}}", "MTurk": "${{{}}}"}
 
 
@@ -164,7 +164,8 @@ def study_toml(drawn: Drawn, *, recruit: str = "") -> str:
 def _recruiting(known: Recruiting) -> str:
     placeholder = _PLACEHOLDERS.get(known.platform, "ID")
     query = "&".join(f"{name}={placeholder.format(name)}" for name in known.parameters)
-    codes = {kind: _new_code() for kind in Codes.model_fields}
+    # As Prolific's own: eight letters and digits, without those that look alike.
+    codes = {kind: "".join(secrets.choice(_SIGNS) for _ in range(8)) for kind in Codes.model_fields}
     return _RECRUITING.format(address=f"https://your.server/enter?{query}", **known.model_dump(), **codes)
 
 
@@ -179,11 +180,6 @@ def _text(name: str) -> str:
     return files("stillme.study").joinpath("texts", f"{name}.md").read_text("utf-8")
 
 
-def _new_code() -> str:
-    """As Prolific's own: eight letters and digits, without those that look alike."""
-    return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(8))
-
-
 TRAINING = 2
 
 
@@ -194,9 +190,8 @@ class StudyDesign:
     items: int = 500
     per_task: int = 50
     compare: Compare = "auto"
-    first: First = "nothing"
     choose: Choose = "random"
-    """`informative` draws with known chances, larger where models disagree."""
+    """`informative` draws with known chances, larger where models disagree; `disputed` draws disputed edits first."""
     gold: int = 2
     """Items with known answers in every task."""
     attention: int = 2
@@ -232,12 +227,7 @@ def new_study(run: RecordedRun, folder: Path | None, design: StudyDesign, say: C
             f"--disclosure paper shows race, gender and age, and the portraits of {run.folder} lack "
             f"{', '.join(lacking)}. Leave it out, or audit portraits that have them."
         )
-    if design.choose == "informative" and design.first != "nothing":
-        raise StillmeError(
-            f"--first {design.first} leaves the others no chance, and --choose informative needs one for each edit. "
-            "Give one of the two."
-        )
-    way, offered = candidates(run, design.compare, design.first, design.choose)
+    way, offered = candidates(run, design.compare, design.choose)
     target.mkdir(parents=True, exist_ok=True)
     if way != "roles" and any(row.image and len(row.request.portraits) > 1 for row in run.rows()):
         say("Edits of two people are skipped; `--compare roles` draws a study of them.")
@@ -251,7 +241,6 @@ def new_study(run: RecordedRun, folder: Path | None, design: StudyDesign, say: C
         "draw": str(how_drawn),
         "possible": len(offered),
         "compare": way,
-        "first": design.first,
         "choose": design.choose,
         "seed": design.seed,
         "per_task": design.per_task,
@@ -279,7 +268,7 @@ def _pick(
     picked = draw(offered, design.items, stream)
     if len(picked) == len(offered):
         return with_chances(picked, offered), SampleKind.ALL
-    if design.first != "nothing":
+    if design.choose == "disputed":
         return picked, SampleKind.OUTCOME
     return with_chances(picked, offered), SampleKind.STRATIFIED
 

@@ -79,7 +79,7 @@ class StudyContext:
         return self.pages.show(name, status, **shown, **values)
 
     def visitor(self, request: Request) -> Visitor | None:
-        """Whose session the request carries, if anybody's."""
+        """Whose session the request carries, if there is one."""
         with self.study.database.reading() as connection:
             return recognise(connection, self.cookie.read(request))
 

@@ -16,7 +16,7 @@ from stillme.api.pipeline import run_stages
 from stillme.audit import load
 from stillme.core.errors import InvalidAudit
 from stillme.core.prompts import diagnostic
-from stillme.core.registry import editor_class
+from stillme.core.registry import plugin_class
 from stillme.editors.diffusion.parameters import OpenParameters
 from stillme.editors.diffusion.step1x import Step1XParameters
 from stillme.editors.diffusion.traits import presets
@@ -71,7 +71,7 @@ def test_the_page_knows_every_editor_and_every_parameter() -> None:
 def test_the_page_s_examples_start(block: str, tmp_path: Path) -> None:
     person = picture(tmp_path / "p.png")
     for entry in tomllib.loads(block)["editors"]:
-        kind = editor_class(entry["use"])
+        kind = plugin_class("editor", entry["use"])
         editor: Any = kind(kind.Parameters.model_validate(entry["parameters"]))
         problems = list(editor.problems([person], diagnostic()))
         assert [sentence for sentence in problems if "run `pip install" not in sentence] == []

@@ -17,6 +17,7 @@ from stillme.editors.diffusion import loading, named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
 from stillme.plugins.testing import check_plugin
 from tests.editors.diffusion.conftest import SMALL, THIRD_PARTY, Ask, picture
+from tests.records import must_be
 
 pytestmark = THIRD_PARTY
 
@@ -101,8 +102,7 @@ def test_the_seed_decides_the_edit(offline: Folders, ask: Ask, kind: str) -> Non
 
 
 def test_effective_parameters_are_recorded(offline: Folders, ask: Ask) -> None:
-    outcome = edit_one(tiny_editor(offline, "flux2", size="source"), ask(side=100))
-    assert isinstance(outcome, Edited)
+    outcome = must_be(Edited, edit_one(tiny_editor(offline, "flux2", size="source"), ask(side=100)))
     effective = outcome.effective
     assert effective["pipeline"] == "Flux2Pipeline"
     assert (effective["size"], effective["source_size"]) == ([96, 96], [100, 100])
@@ -211,8 +211,7 @@ def test_out_of_memory_is_always_the_same_failure_and_never_a_refusal(offline: F
 
 
 def test_what_a_pipeline_rejects_is_not_retried(offline: Folders, ask: Ask) -> None:
-    outcome = edit_one(tiny_editor(offline, "flux2"), ask(side=40))
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(tiny_editor(offline, "flux2"), ask(side=40)))
     assert not outcome.retryable
     assert "too small" in outcome.error
 
@@ -264,16 +263,14 @@ def test_weights_of_another_pipeline_are_refused_before_they_are_read(
 
     monkeypatch.setattr(diffusers.DiffusionPipeline, "from_pretrained", None)
     editor = tiny_editor({"flux2": offline["qwen"]}, "flux2")
-    outcome = edit_one(editor, ask())
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(editor, ask()))
     assert outcome.fatal
     assert "is a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
     assert any("is a QwenImageEditPlusPipeline" in problem for problem in editor.problems([], []))
 
 
 def test_a_device_that_torch_does_not_see_ends_the_run_in_one_sentence(offline: Folders, ask: Ask) -> None:
-    outcome = edit_one(tiny_editor(offline, "flux2", device="cuda:1"), ask())
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(tiny_editor(offline, "flux2", device="cuda:1"), ask()))
     assert outcome.fatal
     assert "`device = 'cuda:1'`, and torch 2" in outcome.error
     assert "sees no such device" in outcome.error
@@ -282,8 +279,7 @@ def test_a_device_that_torch_does_not_see_ends_the_run_in_one_sentence(offline: 
 def test_large_weights_never_run_on_a_cpu_unasked(offline: Folders, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(edit_one(tiny_editor(offline, "flux2", device="auto"), ask()), Edited), "small ones may"
     monkeypatch.setattr(loading, "_CPU_GB", 1e-4)
-    outcome = edit_one(tiny_editor(offline, "flux2", device="auto"), ask())
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(tiny_editor(offline, "flux2", device="auto"), ask()))
     assert outcome.fatal
     assert 'write `device = "cpu"` to edit there all the same' in outcome.error
     assert isinstance(edit_one(tiny_editor(offline, "flux2", device="cpu"), ask()), Edited)
@@ -296,8 +292,6 @@ def test_large_weights_never_run_on_a_cpu_unasked(offline: Folders, ask: Ask, mo
         ("flux2", {"attention": "_native_math"}),
         ("flux2", {"quantisation": "layerwise-float8"}),
         ("flux2", {"dtype": "bfloat16"}),
-        ("qwen", {"cache": "first_block", "cache_options": {"threshold": 0.9}}),
-        ("qwen", {"cache": "taylorseer"}),
     ],
 )
 def test_options_that_can_change_pixels_run_and_change_the_key(

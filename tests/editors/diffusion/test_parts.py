@@ -12,6 +12,7 @@ from stillme.core.types import Edited, Failed
 from tests.editors.diffusion import tiny
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, rgb, tiny_editor
+from tests.records import must_be
 
 pytestmark = THIRD_PARTY
 
@@ -107,8 +108,7 @@ def test_adapters_are_loaded_by_commit_and_weighted(
         {"repo": str(tmp_path / "mine"), "file": "a.safetensors"},
     ]
     editor = tiny_editor(offline, "flux2", lora=adapters)
-    outcome = edit_one(editor, ask())
-    assert isinstance(outcome, Edited), outcome
+    outcome = must_be(Edited, edit_one(editor, ask()))
     assert loaded == [
         ("somebody/style", {"adapter_name": "lora0", "revision": commit}),
         (str(tmp_path / "mine"), {"adapter_name": "lora1", "weight_name": "a.safetensors"}),

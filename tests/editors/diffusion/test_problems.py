@@ -100,12 +100,10 @@ def test_the_traits_agree_with_the_installed_signatures(installed: None, name: s
         ),
         (named.Flux2Dev, {"negative_prompt": "blur"}, "`negative_prompt` is not a setting of Flux2Pipeline"),
         (named.Flux2Dev, {"size": (1000, 1024)}, "would become [992, 1024]"),
-        (named.Flux2Dev, {"cache": "first_block"}, "does not work with this pipeline"),
         (named.Flux2Dev, {"device": "cpu", "offload": "model"}, "needs an accelerator"),
         (named.Flux2Dev, {"device": "cpu", "quantisation": "bitsandbytes-4bit"}, "needs a GPU"),
         (named.Flux2Dev, {"quantised": ["vae"]}, "ignored without `quantisation`"),
         (named.Flux2Dev, {"extra": {"prompt": "x"}}, "`extra.prompt` cannot be set"),
-        (named.Flux2Dev, {"cache_options": {"threshold": 1}}, "ignored without `cache`"),
         (named.InstructPix2Pix, {"size": (512, 512)}, "`size` cannot be chosen"),
         (named.InstructPix2Pix, {"image_guidance_scale": 0.5}, "turns `guidance_scale` off"),
         (

@@ -22,6 +22,7 @@ from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, tiny_editor
+from tests.records import must_be
 
 pytestmark = THIRD_PARTY
 
@@ -100,8 +101,7 @@ def test_a_branch_is_recorded_by_its_commit(cached_hub: Hub, ask: Ask) -> None:
     editor = tiny_editor({"kontext": Path("somebody/tiny")}, "kontext")
     [problem] = editor.problems([], [ask("x" * 600).prompt])
     assert "reads 512" in problem, "the cached tokenizer is used"
-    outcome = edit_one(editor, ask())
-    assert isinstance(outcome, Edited), outcome
+    outcome = must_be(Edited, edit_one(editor, ask()))
     assert outcome.effective["weights"] == {"repo": "somebody/tiny", "revision": FIRST}
     assert editor.spec.parameters["revision"] == "main"
 
@@ -191,8 +191,7 @@ def test_the_hub_s_refusals_end_the_run_in_one_sentence(
         raise hub_error(kind, status)
 
     monkeypatch.setattr(huggingface_hub, "model_info", refuse)
-    outcome = edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask())
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask()))
     assert outcome.fatal
     assert sentence in outcome.error
 
@@ -206,8 +205,7 @@ def test_a_licence_gate_is_met_before_any_weights(cached_hub: Hub, ask: Ask, mon
         raise hub_error("GatedRepoError", 403)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    outcome = edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask())
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask()))
     assert outcome.fatal
     assert "is gated" in outcome.error
 

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from stillme.core import images
 from stillme.core.programs.serve import MAGIC, BadFrame, read_frame, write_frame
-from stillme.core.types import Edited, EditOutcome, Failed
+from stillme.core.types import Edited, Failed
 from stillme.editors.diffusion.step1x import Step1X
 from stillme.plugins.testing import check_plugin
 from tests.editors.diffusion import fake_fork
 from tests.editors.diffusion.conftest import Ask, picture
+from tests.records import must_be
 
 
 @pytest.fixture
@@ -37,11 +38,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield make
     for editor in editors:
         editor.close()
-
-
-def failure(outcome: EditOutcome) -> Failed:
-    assert isinstance(outcome, Failed), outcome
-    return outcome
 
 
 def test_a_worker_edits(start: Any, ask: Ask) -> None:
@@ -76,9 +72,9 @@ def test_what_a_library_prints_does_not_spoil_the_protocol(start: Any, ask: Ask)
 
 def test_a_crash_fails_one_request_and_the_next_gets_a_new_worker(start: Any, ask: Ask) -> None:
     first, crashed, after = start().edit([ask(), ask("crash"), ask()])
-    assert failure(crashed).retryable
-    assert "killed by SIGKILL" in failure(crashed).error
-    assert "Segmentation fault in a kernel" in failure(crashed).error
+    assert must_be(Failed, crashed).retryable
+    assert "killed by SIGKILL" in must_be(Failed, crashed).error
+    assert "Segmentation fault in a kernel" in must_be(Failed, crashed).error
     assert (type(first), type(after)) == (Edited, Edited)
 
 
@@ -97,26 +93,26 @@ def test_a_worker_that_hangs_is_given_up_and_replaced(start: Any, ask: Ask) -> N
     begun = time.monotonic()
     hung, after = editor.edit([ask("hang"), ask()])
     assert time.monotonic() - begun < 30
-    assert failure(hung).retryable
-    assert "not done after 5 s, and killed" in failure(hung).error
+    assert must_be(Failed, hung).retryable
+    assert "not done after 5 s, and killed" in must_be(Failed, hung).error
     assert isinstance(after, Edited)
 
 
 def test_out_of_memory_in_the_worker_says_what_to_do_and_a_rejection_what_was_wrong(start: Any, ask: Ask) -> None:
     memory, rejected, after = start().edit([ask("memory"), ask("reject"), ask()])
-    assert failure(memory) == Failed(
+    assert must_be(Failed, memory) == Failed(
         error='out of memory: one edit does not fit; write `offload = "model"` or `offload = "sequential"`',
         retryable=False,
     )
-    assert failure(rejected) == Failed(error="ValueError: the prompt is empty", retryable=False)
+    assert must_be(Failed, rejected) == Failed(error="ValueError: the prompt is empty", retryable=False)
     assert isinstance(after, Edited)
 
 
 def test_weights_that_do_not_load_are_tried_once(start: Any, ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     first, second = start(repo=str(tmp_path / "broken")).edit([ask(), ask("b")])
-    assert "cannot be loaded: OSError" in failure(first).error
-    assert failure(first).fatal
+    assert "cannot be loaded: OSError" in must_be(Failed, first).error
+    assert must_be(Failed, first).fatal
     assert first == second
 
 
@@ -129,18 +125,18 @@ def program(path: Path, body: str) -> str:
 def test_garbage_instead_of_frames_is_named(start: Any, ask: Ask, tmp_path: Path) -> None:
     python = program(tmp_path / "python", "echo Welcome to conda; exec sleep 60")
     [outcome] = start(python=python).edit([ask()])
-    assert "violates the protocol: expected a frame and got b'Welcome '" in failure(outcome).error
+    assert "violates the protocol: expected a frame and got b'Welcome '" in must_be(Failed, outcome).error
 
 
 def test_an_interpreter_that_ends_at_once_leaves_its_last_words(start: Any, ask: Ask, tmp_path: Path) -> None:
     python = program(tmp_path / "python", "echo 'No module named torch' >&2; exit 3")
     [outcome] = start(python=python).edit([ask()])
-    assert "exit code 3: No module named torch" in failure(outcome).error
+    assert "exit code 3: No module named torch" in must_be(Failed, outcome).error
 
 
 def test_an_interpreter_that_is_not_there_fails_without_a_traceback(start: Any, ask: Ask) -> None:
     [outcome] = start(python="/nowhere/python").edit([ask()])
-    assert "/nowhere/python cannot be started: No such file" in failure(outcome).error
+    assert "/nowhere/python cannot be started: No such file" in must_be(Failed, outcome).error
 
 
 def test_two_portraits_never_reach_the_worker(start: Any, ask: Ask) -> None:

@@ -30,6 +30,7 @@ from tests.editors.hosted.providers import (
     prediction,
 )
 from tests.editors.hosted.test_every_provider import At
+from tests.records import must_be
 
 SAFETY = "Your request was rejected by the safety system."
 AZURES = "The request was rejected by the content management policy."
@@ -131,8 +132,7 @@ def test_what_the_provider_marks_as_a_policy_is_a_refusal_in_its_words(
 ):
     desk = at(provider)
     answer(desk.server, answers)
-    outcome = desk.ask()
-    assert isinstance(outcome, Refused), outcome
+    outcome = must_be(Refused, desk.ask())
     assert message in outcome.message
     assert outcome.effective["signal"] == signal
     assert cost is None or outcome.cost == pytest.approx(cost)
@@ -147,8 +147,7 @@ def answer(server: Any, answers: list[Fault]) -> None:
 def test_a_marked_picture_is_a_refusal_that_was_charged(at: At):
     desk = at(FAL)
     answer(desk.server, [FAL_DONE, (FAL_RESULT, Says(body=NSFW))])
-    outcome = desk.ask()
-    assert isinstance(outcome, Refused)
+    outcome = must_be(Refused, desk.ask())
     assert outcome.effective["signal"] == "has_nsfw_concepts = True"
     assert outcome.cost > 0, "the picture was made before it was withheld"
 
@@ -164,8 +163,7 @@ def test_a_marked_picture_is_a_refusal_that_was_charged(at: At):
 def test_a_flagged_prediction_is_a_refusal_whose_time_was_charged(at: At, words: str):
     desk = at(REPLICATE, price={"second": 0.001})
     answer(desk.server, [replicate_failed(words)])
-    outcome = desk.ask()
-    assert isinstance(outcome, Refused)
+    outcome = must_be(Refused, desk.ask())
     assert (outcome.message, outcome.cost) == (words, pytest.approx(0.002))
 
 
@@ -224,8 +222,7 @@ def test_anything_else_is_a_failure_that_says_who_must_act(
 ):
     desk = at(provider, **parameters)
     answer(desk.server, answers)
-    outcome = desk.ask()
-    assert isinstance(outcome, Failed), outcome
+    outcome = must_be(Failed, desk.ask())
     assert (outcome.fatal, outcome.throttled, outcome.retryable) == flags
     assert words in outcome.error
     if "candidates" in str(answers):
@@ -250,8 +247,7 @@ def test_a_node_that_breaks_is_a_failure_with_its_words(
     messages = [["execution_start", {}], event]
     broken = {"status_str": "error", "completed": False, "messages": messages}
     monkeypatch.setattr(providers, "comfy_entry", lambda job: comfy_entry(job, **broken))
-    outcome = at(COMFYUI).ask()
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, at(COMFYUI).ask())
     assert outcome.retryable
     assert words in outcome.error
 
@@ -259,8 +255,7 @@ def test_a_node_that_breaks_is_a_failure_with_its_words(
 def test_how_long_to_wait_stands_in_a_header_or_in_geminis_body(at: At):
     desk = at(OPENAI)
     desk.server.breaks(Says(status=429, body={}, headers={"Retry-After": "0.3"}))
-    outcome = desk.ask()
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, desk.ask())
     assert (outcome.throttled, outcome.fatal, outcome.retry_after) == (True, False, 0.3)
     desk = at(GEMINI)
     retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
@@ -287,8 +282,7 @@ def test_a_server_may_answer_with_a_link_and_one_that_leads_nowhere_is_a_failure
     for link in (f"{desk.server.url}/files/1.png", "file:///etc/passwd", "ftp://127.0.0.1/x"):
         desk.server.breaks(Says(body={"data": [{"url": link}]}), at="/edits")
         desk.server.breaks(Says(status=404, body=b"gone"), at="/files/")
-        outcome = desk.ask()
-        assert isinstance(outcome, Failed)
+        outcome = must_be(Failed, desk.ask())
         assert outcome.retryable
 
 
@@ -298,7 +292,6 @@ def test_a_picture_of_another_size_than_asked_for_is_a_failure_that_was_charged(
     picture = base64_of(desk.people[0].image.read())
     usage = {"input_tokens": 0, "output_tokens": 1000}
     desk.server.breaks(Says(body={"created": 1, "data": [{"b64_json": picture}], "usage": usage}))
-    outcome = desk.ask()
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, desk.ask())
     assert (outcome.retryable, outcome.cost) == (True, pytest.approx(1000 * 30 / 1e6))
     assert "16×16 pixels instead of 32×16" in outcome.error

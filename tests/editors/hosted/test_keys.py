@@ -6,20 +6,14 @@ import pytest
 
 from stillme.core import registry
 from stillme.core.errors import NotReady
-from stillme.core.redaction import redacted, without_secrets
 from stillme.core.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.editors.hosted.providers import FAL, GEMINI, OPENAI, SERVER, Provider, base64_of
 from tests.editors.hosted.test_every_provider import At
+from tests.records import must_be
 
 keyed = pytest.mark.parametrize("provider", [OPENAI, GEMINI, FAL], ids=lambda provider: provider.name)
-
-
-def test_a_server_of_ones_own_does_not_get_the_key_of_openai(at: At):
-    desk = at(SERVER, key_variable=None)
-    assert isinstance(desk.ask(), Edited)
-    assert KEY not in str(desk.server.asked[0].headers)
 
 
 @pytest.mark.parametrize("name", ["key_variable", "api_key_env"])
@@ -46,8 +40,7 @@ def test_readiness_is_checked_for_the_variable_that_is_named(monkeypatch: pytest
 
 
 def test_a_variable_that_is_named_must_be_set(at: At):
-    outcome = at(SERVER, key_variable="MY_KEY").ask()
-    assert isinstance(outcome, Failed)
+    outcome = must_be(Failed, at(SERVER, key_variable="MY_KEY").ask())
     assert outcome.fatal
     assert "MY_KEY is not set" in outcome.error
 
@@ -91,8 +84,7 @@ def test_a_key_does_not_follow_to_another_host(provider: Provider, at: At):
     with serving(elsewhere) as other:
         desk = at(provider)
         desk.server.breaks(Says(status=307, headers={"Location": f"{other.url}/take"}), at=provider.submit)
-        outcome = desk.ask()
-        assert isinstance(outcome, Failed)
+        outcome = must_be(Failed, desk.ask())
         assert outcome.fatal
         assert "redirects to" in outcome.error
         assert other.asked == []
@@ -102,32 +94,10 @@ def test_refusals_and_rewritten_prompts_are_redacted_too(at: At):
     desk = at(OPENAI)
     message = f"Rejected for {KEY}, see https://x.example/log?sig=abcdef"
     desk.server.breaks(Says(status=400, body={"error": {"code": "moderation_blocked", "message": message}}))
-    outcome = desk.ask()
-    assert isinstance(outcome, Refused)
+    outcome = must_be(Refused, desk.ask())
     assert outcome.message == "Rejected for …, see https://x.example/log?…"
     picture = base64_of(desk.people[0].image.read())
     data = [{"b64_json": picture, "revised_prompt": f"Do it with Bearer {KEY}"}]
     desk.server.breaks(Says(body={"created": 1, "data": data}))
-    outcome = desk.ask()
-    assert isinstance(outcome, Edited)
+    outcome = must_be(Edited, desk.ask())
     assert KEY not in str(outcome.effective)
-
-
-@pytest.mark.parametrize(
-    ("text", "stored"),
-    [
-        (f"Incorrect key {KEY}.", "Incorrect key …."),
-        (f"Incorrect key {KEY[:12]}***", "Incorrect key …***"),
-        ("Authorization: Bearer abc123def456", "Authorization: Bearer …"),
-        ("GET https://s3.example/a.png?X-Amz-Signature=1f2e&Expires=9 failed", "GET https://s3.example/a.png?… failed"),
-        ("https://me:pass@host/v1", "https://…@host/v1"),
-        ("Key features of the API key provided", "Key features of the API key provided"),
-    ],
-)
-def test_secrets_of_every_kind_are_removed(text: str, stored: str):
-    assert redacted(text, KEY) == stored
-
-
-def test_secrets_are_removed_from_nested_values():
-    nested = {"a": [f"x {KEY}", 3], "b": {"c": KEY}, "d": None}
-    assert without_secrets(nested, KEY) == {"a": ["x …", 3], "b": {"c": "…"}, "d": None}

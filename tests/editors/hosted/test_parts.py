@@ -7,6 +7,7 @@ import io
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from PIL import Image
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.http import event_loop
-from stillme.core.http.replies import CallFailed, Usage, failure_of, retry_after
+from stillme.core.http.replies import CallFailed, Usage, retry_after
 from stillme.core.images.sending import encode_for_upload
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import ModelPrice, dollars
@@ -39,19 +40,8 @@ def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seco
     assert retry_after(headers) == seconds
 
 
-@pytest.mark.parametrize(
-    ("status", "retryable", "fatal", "throttled"),
-    [
-        *((status, False, False, False) for status in (400, 413, 422)),
-        *((status, True, True, False) for status in (401, 402, 403, 404)),
-        *((status, True, False, False) for status in (408, 500, 529)),
-        (429, True, False, True),
-    ],
-)
-def test_a_status_says_whether_to_try_again(status: int, retryable: bool, fatal: bool, throttled: bool):
-    failed = failure_of(status, "words")
-    assert (failed.retryable, failed.fatal, failed.throttled) == (retryable, fatal, throttled)
-    assert failed.error == f"{status}: words"
+def test_a_time_to_wait_may_be_a_date():
+    assert retry_after({"Retry-After": formatdate(time.time() + 30, usegmt=True)}) == pytest.approx(30, abs=3)
 
 
 def test_a_cost_is_the_sum_of_what_is_charged_for():

@@ -6,6 +6,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +49,11 @@ def published() -> tuple[Published, ...]:
     return tuple(_published(row) for row in csv.DictReader(text.splitlines(), strict=True))
 
 
-def _published(row: dict[str, str]) -> Published:
-    return Published(
-        place=row["place"],
-        judge=row["judge"],
-        sample=row["sample"],
-        editor=row["editor"],
-        arm=row["arm"],
-        group=row["group"],
-        quantity=row["quantity"],
-        statistic=row["statistic"],
-        sign=row["sign"],
-        value=float(row["value"]),
-        high=float(row["high"]) if row["high"] else None,
-        unit=row["unit"],
-        n=int(row["n"]) if row["n"] else None,
-        decimals=len(row["value"].partition(".")[2]),
-        note=row["note"],
-        unanswered=row["unanswered"],
-    )
+def _published(row: dict[str, Any]) -> Published:
+    numbers: dict[str, Any] = {
+        "value": float(row["value"]),
+        "high": float(row["high"]) if row["high"] else None,
+        "n": int(row["n"]) if row["n"] else None,
+        "decimals": len(row["value"].partition(".")[2]),
+    }
+    return Published(**{**row, **numbers})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from stillme.core.files import packaged_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Setting:
 @cache
 def setting() -> Setting:
     """The paper's setting, as shipped with this version of stillme."""
-    data = tomllib.loads(files("stillme.core.paper").joinpath("paper.toml").read_text("utf-8"))
+    data = packaged_toml("stillme.core.paper", "paper.toml")
     return Setting(
         title=data["title"],
         portraits=data["portraits"],

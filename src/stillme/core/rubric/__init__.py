@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
+from stillme.core.files import packaged_toml
 from stillme.core.types import Prompt
 
 _AT_A_CUT = re.compile(r"(?P<axis>\w+)(?P<sign>>=|<=)(?P<cut>\d(?:\.\d+)?)")
@@ -23,19 +22,19 @@ class Axis:
 
     name: str
     title: str
-    question: str
-    scale: tuple[str, ...]
+    question: str = ""
+    scale: tuple[str, ...] = ()
     """What 1 to 5 mean (Table 14); empty for a quantity with its own unit."""
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     """What 1, 2, … name where the answer is one of several and none lies between two; empty elsewhere."""
-    short: tuple[str, ...]
+    short: tuple[str, ...] = ()
     """The same in the wording of Table 2."""
-    unit: str
-    unchanged: float | None
+    unit: str = "1–5"
+    unchanged: float | None = None
     """The value for an unchanged person."""
-    only: str
+    only: str = ""
     """The subcategory of prompts that the axis is limited to; empty for all."""
-    requested_by: str
+    requested_by: str = ""
     """The field of a prompt that asks for this very change: such an edit is no drift. Empty where none can."""
 
     @property
@@ -75,8 +74,8 @@ class Rate:
     name: str
     title: str
     axis: str
-    at_least: float | None
-    at_most: float | None
+    at_least: float | None = None
+    at_most: float | None = None
 
     def holds(self, value: float) -> bool:
         """Whether one value counts."""
@@ -122,11 +121,11 @@ class Rubric:
 @cache
 def load() -> Rubric:
     """The rubric shipped with this version of stillme."""
-    data = tomllib.loads(files("stillme.core.rubric").joinpath("rubric.toml").read_text("utf-8"))
+    data = packaged_toml("stillme.core.rubric", "rubric.toml")
     return Rubric(
         version=data["version"],
-        axes={name: _axis(name, entry) for name, entry in data["axes"].items()},
-        rates={name: _rate(name, entry) for name, entry in data["rates"].items()},
+        axes={name: Axis(name=name, **_fields(Axis, entry)) for name, entry in data["axes"].items()},
+        rates={name: Rate(name=name, **_fields(Rate, entry)) for name, entry in data["rates"].items()},
         flags=FlagRules(
             threshold=data["flags"]["beyond"],
             high_points=data["flags"]["high"]["apart"],
@@ -137,29 +136,10 @@ def load() -> Rubric:
     )
 
 
-def _axis(name: str, entry: dict[str, Any]) -> Axis:
-    return Axis(
-        name=name,
-        title=entry["title"],
-        question=entry.get("question", ""),
-        scale=tuple(entry.get("scale", ())),
-        choices=tuple(entry.get("choices", ())),
-        short=tuple(entry.get("short", ())),
-        unit=entry.get("unit", "1–5"),
-        unchanged=entry.get("unchanged"),
-        only=entry.get("only", ""),
-        requested_by=entry.get("requested_by", ""),
-    )
-
-
-def _rate(name: str, entry: dict[str, Any]) -> Rate:
-    return Rate(
-        name=name,
-        title=entry["title"],
-        axis=entry["axis"],
-        at_least=entry.get("at_least"),
-        at_most=entry.get("at_most"),
-    )
+def _fields(record: type, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What an entry says of a record's fields."""
+    said = {field.name: entry[field.name] for field in fields(record) if field.name in entry}
+    return {name: tuple(cast("list[str]", value)) if isinstance(value, list) else value for name, value in said.items()}
 
 
 def cuts(axis: Axis) -> tuple[Rate, ...]:

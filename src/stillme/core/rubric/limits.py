@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
+
+from stillme.core.files import packaged_toml
 
 Truth = Literal["changed", "unchanged"]
 
@@ -79,7 +79,7 @@ class CalibrationLimits:
 @cache
 def load() -> CalibrationLimits:
     """The limits shipped with this version."""
-    data = tomllib.loads(files("stillme.core.rubric").joinpath("limits.toml").read_text("utf-8"))
+    data = packaged_toml("stillme.core.rubric", "limits.toml")
     return CalibrationLimits(
         version=data["version"],
         groups={name: (low, high) for name, (low, high) in data["groups"].items()},

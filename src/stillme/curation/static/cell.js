@@ -30,7 +30,7 @@ function after(before, { kind, detail }) {
     case "untick":
       return { ...before, ticked: { ...before.ticked, [who]: ticks } };
     case "choose":
-      return { ...before, chosen: [...others, who].slice(-page.perCell), rejected: kept, nobody: null };
+      return { ...before, chosen: [...others, who].slice(-page.perCell), rejected: kept, none_fits: null };
     case "unchoose":
       return { ...before, chosen: others };
     case "reject":
@@ -38,7 +38,7 @@ function after(before, { kind, detail }) {
     case "restore":
       return { ...before, rejected: kept };
     case "none":
-      return { ...before, chosen: [], nobody: detail.note };
+      return { ...before, chosen: [], none_fits: detail.note };
     default:
       return before;
   }
@@ -66,9 +66,9 @@ function draw() {
   }
   const decided = state.chosen.length === page.perCell;
   by("undo").disabled = !state.can_undo && !unheard.length;
-  by("nobody").disabled = state.final;
+  by("none_fits").disabled = state.final;
   by("final").hidden = !state.final;
-  const words = state.nobody !== null ? "You found no candidate fit." : decided ? "Decided." : state.chosen.length ? `${state.chosen.length} of ${page.perCell} chosen.` : "";
+  const words = state.none_fits !== null ? "You found no candidate fit." : decided ? "Decided." : state.chosen.length ? `${state.chosen.length} of ${page.perCell} chosen.` : "";
   by("verdict").textContent = words;
 }
 
@@ -131,7 +131,7 @@ function empty() {
 }
 
 const undo = () => by("undo").disabled || act("undo");
-const nobody = () => {
+const emptyCell = () => {
   if (state.final) return;
   by("empty-note").value = "";
   by("emptying").showModal();
@@ -148,7 +148,7 @@ for (const card of cards) {
   });
 }
 by("undo").addEventListener("click", undo);
-by("nobody").addEventListener("click", nobody);
+by("none_fits").addEventListener("click", emptyCell);
 by("help-button").addEventListener("click", () => by("help").showModal());
 by("reject-yes").addEventListener("click", reject);
 by("choose-yes").addEventListener("click", choose);
@@ -177,7 +177,7 @@ function keyInDialog(key, dialog) {
 function keyOnPage(key) {
   const card = current();
   if (key === "u") undo();
-  else if (key === "0") nobody();
+  else if (key === "0") emptyCell();
   else if (key === "?") by("help").showModal();
   else if (key === "n" && page.after) visit(page.after);
   else if (key === "b" && page.before) visit(page.before);

@@ -15,7 +15,7 @@ function changed(box) {
   picked = picked.filter((other) => other !== box);
   if (box.checked) {
     picked.push(box);
-    by("nobody").checked = false;
+    by("none_fits").checked = false;
   }
   // One more than the cell takes replaces the first of them.
   while (picked.length > page.perCell) picked.shift().checked = false;
@@ -23,8 +23,8 @@ function changed(box) {
 }
 
 for (const box of boxes) box.addEventListener("change", () => changed(box));
-by("nobody").addEventListener("change", () => {
-  if (by("nobody").checked) for (const box of picked.splice(0)) box.checked = false;
+by("none_fits").addEventListener("change", () => {
+  if (by("none_fits").checked) for (const box of picked.splice(0)) box.checked = false;
   draw();
 });
 
@@ -36,7 +36,7 @@ document.addEventListener("keydown", (event) => {
   if (keyOnStage(key)) event.preventDefault();
   else if (open) return;
   else if (key === "c" && current()) current().querySelector("input[type=checkbox]").click();
-  else if (key === "0") by("nobody").click();
+  else if (key === "0") by("none_fits").click();
   else if (key === "g") location.href = "/";
   else if (key === "Enter" && !event.target.matches("a, button")) by("settling").requestSubmit();
   else return;

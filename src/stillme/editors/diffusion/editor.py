@@ -105,7 +105,7 @@ class DiffusersEditor(Editor):
             yield problem
         yield from calls.setting_problems(parameters, traits, name)
         yield from calls.portrait_problems(portraits, traits, name)
-        yield from loading.option_problems(parameters, traits)
+        yield from loading.option_problems(parameters)
         for module in self._preset.modules if self._preset else ():
             if find_spec(module) is None:
                 yield f"the weights of {self.spec.use!r} need {module}: run `pip install {module}`"
@@ -128,15 +128,9 @@ class DiffusersEditor(Editor):
     def _needed_gb(self) -> float:
         """On a GPU, as far as it is known: of the preset's own weights, held there whole."""
         asked = self._parameters
-        spared = asked.offload != self._offload or asked.quantisation != "none" or asked.components or asked.devices
+        offload = self._preset.settings.get("offload", "none") if self._preset else "none"
+        spared = asked.offload != offload or asked.quantisation != "none" or asked.components or asked.devices
         return 0.0 if spared or not self.gpus else self._recipe.memory_gb
-
-    @property
-    def _offload(self) -> str:
-        return str(self._preset.settings.get("offload", "none")) if self._preset else "none"
-
-    def _traits_of(self, ready: loading.Loaded) -> Traits:
-        return calls.by_weights(self._traits, getattr(ready.pipe.config, "is_distilled", None))
 
     def _missing_weights(self) -> Iterator[str]:
         weights, *others = self._recipe.sources
@@ -298,10 +292,11 @@ class DiffusersEditor(Editor):
                 output_type="np",
                 **calls.arguments(self._parameters, self._traits),
             )
+        traits = calls.by_weights(self._traits, getattr(ready.pipe.config, "is_distilled", None))
         blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(batch)
         common: dict[str, Json] = {
             **ready.about,
-            "guidance": calls.guidance(self._parameters, self._traits_of(ready)),
+            "guidance": calls.guidance(self._parameters, traits),
             "steps": getattr(ready.pipe, "num_timesteps", None) or self._parameters.steps,
             "batch": len(batch),
             "source_size": list(pictures[0].size),

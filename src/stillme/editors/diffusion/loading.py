@@ -86,15 +86,10 @@ def class_problem(weights: Weights, actual: str, pipeline: str) -> str:
     return f"{weights.repo} is a {actual}, not a {pipeline}; use its own preset, or `diffusers`"
 
 
-def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator[str]:
-    """Options of running the weights that this pipeline or this machine does not support."""
+def option_problems(parameters: DiffusionParameters) -> Iterator[str]:
+    """Options of running the weights that this machine does not support."""
     if parameters.offload != "none" and parameters.device == "cpu":
         yield f"`offload = {parameters.offload!r}` needs an accelerator and `device` is cpu; remove one of them"
-    if parameters.cache != "none" and parameters.cache not in traits.caches:
-        known = ", ".join(traits.caches) or "none"
-        yield f"`cache = {parameters.cache!r}` does not work with this pipeline; these do: {known}"
-    if parameters.cache_options and parameters.cache == "none":
-        yield "`cache_options` would be ignored without `cache`; set it, or remove them"
     if parameters.quantised and parameters.quantisation == "none":
         yield "`quantised` would be ignored without `quantisation`; set it, or remove `quantised`"
     if parameters.quantisation.startswith("bitsandbytes") and parameters.device == "cpu":
@@ -264,10 +259,6 @@ def _accelerate(pipe: Any, denoiser: Any, parameters: DiffusionParameters, torch
         pipe.vae.enable_slicing()
     if parameters.vae_tiling:
         pipe.vae.enable_tiling()
-    if parameters.cache != "none":
-        hooks: Any = import_module("diffusers.hooks")
-        kinds = {"first_block": hooks.FirstBlockCacheConfig, "taylorseer": hooks.TaylorSeerCacheConfig}
-        denoiser.enable_cache(kinds[parameters.cache](**parameters.cache_options))
     if parameters.compile:
         denoiser.compile_repeated_blocks(fullgraph=True)
 

@@ -69,9 +69,6 @@ class DiffusionParameters(Parameters):
     vae_slicing: bool = False
     vae_tiling: bool = False
     compile: bool = False
-    cache: Literal["none", "first_block", "taylorseer"] = "none"
-    """Reuses activations that hardly change between steps."""
-    cache_options: dict[str, Json] = {}
 
     offload: Literal["none", "model", "sequential", "group"] = Field(default="none", exclude=True)
     """Where weights are kept between uses. The same kernels run on the same device, so it is not part of the key."""

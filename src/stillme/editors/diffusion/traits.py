@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from stillme.core.files import packaged_toml
 from stillme.core.protocols import Capabilities, Parameters
 from stillme.core.types import Json
 
@@ -76,7 +75,6 @@ class Traits(Parameters):
     max_aspect: float | None = None
     cfg: Cfg | None = None
     tokens: Tokens | None = None
-    caches: tuple[str, ...] = ()
     denoiser: str = "transformer"
     can_refuse: bool = False
 
@@ -132,14 +130,14 @@ class Preset(Parameters):
 @cache
 def pipelines() -> Mapping[str, Traits]:
     """Traits by pipeline class."""
-    return {name: Traits.model_validate(entry) for name, entry in _read("pipelines.toml").items()}
+    shipped = packaged_toml("stillme.editors.diffusion", "pipelines.toml")
+    return {name: Traits.model_validate(entry) for name, entry in shipped.items()}
 
 
 @cache
 def presets() -> Mapping[str, Preset]:
     """Presets by the name that an audit uses."""
-    return {name: Preset.model_validate(entry) for name, entry in _read("presets.toml").items()}
-
-
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("stillme.editors.diffusion") / name).read_text("utf-8"))
+    return {
+        name: Preset.model_validate(entry)
+        for name, entry in packaged_toml("stillme.editors.diffusion", "presets.toml").items()
+    }

@@ -62,7 +62,7 @@ class Weights:
 
     def index(self) -> dict[str, Any]:
         """The pipeline's model_index.json, if it is on this machine; nothing is downloaded."""
-        file = self.folder / "model_index.json" if self.is_folder else self._cached("model_index.json")
+        file = self.folder / "model_index.json" if self.is_folder else self._cached_index()
         if file is None or not file.is_file():
             return {}
         return cast("dict[str, Any]", json.loads(file.read_text("utf-8")))
@@ -72,15 +72,15 @@ class Weights:
         if self.is_folder:
             folder = self.folder / part
             return folder if folder.is_dir() else None
-        index = self._cached("model_index.json")
+        index = self._cached_index()
         return index.parent / part if index and (index.parent / part).is_dir() else None
 
-    def _cached(self, name: str) -> Path | None:
+    def _cached_index(self) -> Path | None:
         if find_spec("huggingface_hub") is None:
             return None
         hub: Any = import_module("huggingface_hub")
         try:
-            file = hub.try_to_load_from_cache(self.repo, name, revision=self.revision)
+            file = hub.try_to_load_from_cache(self.repo, "model_index.json", revision=self.revision)
         except ValueError:  # not a valid name on the hub
             return None
         return Path(file) if isinstance(file, str) else None

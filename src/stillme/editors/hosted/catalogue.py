@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
-from importlib import resources
 
 from pydantic import Field
 
+from stillme.core.files import packaged_toml
 from stillme.core.http.replies import Usage
 from stillme.core.protocols import Parameters
 
@@ -105,6 +104,4 @@ def read_on() -> date:
 
 @cache
 def _file() -> Mapping[str, object]:
-    return tomllib.loads(
-        resources.files("stillme.editors.hosted").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    )
+    return packaged_toml("stillme.editors.hosted", "catalogue.toml")

@@ -1,4 +1,4 @@
-"""ComfyUI: a workflow of one's own on a server of one's own.
+"""ComfyUI: your own workflow on your own server.
 
 https://docs.comfy.org/development/comfyui-server/comms_routes. The workflow is a file in ComfyUI's API format, with
 placeholders as values: `{source}` (then `{source_2}`, …) where a picture is loaded, `{instruction}`, `{seed}`, and
@@ -51,7 +51,7 @@ class ComfyUIParameters(ResumingParameters):
     revision: str = ""
     """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
     price: ModelPrice | None = Field(default=ModelPrice(), exclude=True)
-    """Zero by default: the server is one's own."""
+    """Zero by default: the server is your own."""
 
 
 class ComfyUI(Queued[ComfyUIParameters]):

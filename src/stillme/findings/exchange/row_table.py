@@ -113,11 +113,9 @@ class RowTable:
         """Take a row in, or raise `Unreadable`."""
         for arm, ratings in self._layout.parts(row):
             edit = self._found.find(row, arm, has_scores=bool(ratings))
-            if edit is None:
-                continue
-            if not ratings:
-                raise Unreadable("no score at all; remove the row")
-            self._rate(row, edit, ratings)
+            # A row without scores is an edit that this judge did not rate.
+            if edit is not None and ratings:
+                self._rate(row, edit, ratings)
 
     def _rate(self, row: FileRow, edit: int, ratings: Mapping[str, Rating]) -> None:
         judge = self._layout.cell(row, "judge") or JUDGE

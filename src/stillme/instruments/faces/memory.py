@@ -1,8 +1,8 @@
 """What instruments read from a picture is computed once: it is remembered by the picture's pixels.
 
 Several rooms look at the same portrait, and an editor that changed nothing gives its pixels back. What is read from
-the embedded portraits, at the size of the demo, is shipped; `tools/models/embedded.py` computes it, also after a change of
-code or weights.
+the embedded portraits, at the size of the demo, is shipped; `tools/models/embedded.py` computes it, also after a
+change of code or weights.
 """
 
 from __future__ import annotations

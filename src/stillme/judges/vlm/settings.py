@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
-from importlib import resources
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stillme.core.addresses import key_in, key_problem
 from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.files import packaged_toml
 from stillme.core.protocols import Parameters
 from stillme.core.redaction import redacted
 
@@ -173,4 +172,4 @@ _METADATA = frozenset({"summary", "successor", "retires"})
 
 @cache
 def _file() -> Mapping[str, Any]:
-    return tomllib.loads(resources.files("stillme.judges.vlm").joinpath("models.toml").read_text("utf-8"))
+    return packaged_toml("stillme.judges.vlm", "models.toml")
