@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stillme.api.demo import LONGEST
 from stillme.core.images import read_rgb
 from stillme.instruments import faces, identity
 from stillme.instruments.faces import detection, landmarks, memory
@@ -20,7 +21,7 @@ from stillme.portraits.synthetic import portraits
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
     """A few portraits as the demo has them."""
-    folder = shrink_into(tmp_path_factory.mktemp("small"), portraits()[::40], longest=512)
+    folder = shrink_into(tmp_path_factory.mktemp("small"), portraits()[::40], longest=LONGEST)
     return [read_rgb(file) for file in sorted(Path(folder).glob("*.png"))]
 
 
