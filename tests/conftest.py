@@ -72,6 +72,21 @@ settings.register_profile("stillme", deadline=None, derandomize=True, max_exampl
 settings.load_profile("stillme")
 
 
+LONG = {"test_docs", "test_tutorials", "test_examples", "test_calibrating", "test_kills", "test_pictures_elsewhere"}
+"""Modules with tests of ten seconds and more that need no fixture of their module."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """What a module makes for all of its tests is made by one worker, and long tests are not the last to begin."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        of_module = any(fixture.scope == "module" for named in fixtures for fixture in named)
+        if of_module and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(Path(__file__).parent))))
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What soak tests measured (`record_property`), for the notes of a release."""
     passed = [report for report in terminalreporter.stats.get("passed", ()) if "soak" in report.keywords]
