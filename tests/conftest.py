@@ -184,6 +184,17 @@ factors = ["group"]
 
 
 @pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of `stillme demo`, and what it printed. Those who ask for it are of the group `site`, so it is one."""
+    from tests.processes import installed, typed
+
+    here = tmp_path_factory.mktemp("demo")
+    done = typed("stillme demo", cwd=here, environment=installed())
+    assert done.returncode == 0, done.stderr
+    return here / "stillme-demo", done.stdout
+
+
+@pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
     """S3 on loopback."""
     from tests.buckets import S3

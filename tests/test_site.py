@@ -25,10 +25,11 @@ pytestmark = pytest.mark.xdist_group("site")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, demo: tuple[Path, str]) -> Path:
     """Built once, strictly: an issue that the builder finds is an error. In a process without the tests' plugins."""
     out = tmp_path_factory.mktemp("documentation") / "site"
-    subprocess.run([sys.executable, "tools/documentation.py", "--out", out], cwd=ROOT, env=installed(), check=True)
+    command = [sys.executable, "tools/documentation.py", "--out", out, "--demo", demo[0]]
+    subprocess.run(command, cwd=ROOT, env=installed(), check=True)
     return out
 
 

@@ -45,14 +45,14 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", 
 PICTURES = {".png", ".svg", ".jpg", ".webp"}
 
 
-def build(out: Path, picture: Path | None = None) -> str:
+def build(out: Path, picture: Path | None = None, demo: Path | None = None) -> str:
     """Build the site into `out`, and return what the builder said; any issue that it finds is an error.
 
-    `picture` is written again from the example's report.
+    `picture` is written again from the example's report, which is that of `demo` or of one that is made.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        live_examples.make(folder / "docs" / "example", folder / "scratch", picture)
+        live_examples.make(folder / "docs" / "example", folder / "scratch", picture, demo)
         stage(folder / "docs")
         settings = (ROOT / "zensical.toml").read_text("utf-8")
         _write(folder / "zensical.toml", settings.replace('"stillme"', f'"stillme {stillme.__version__}"', 1))
@@ -300,9 +300,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site")
     parser.add_argument("--picture", type=Path, help="also write README's picture of a report")
+    parser.add_argument("--demo", type=Path, help="a finished demo to show, instead of a new one")
     options = parser.parse_args()
     out = options.out
-    build(out, options.picture)
+    build(out, options.picture, options.demo)
     print(f"Open {out / 'index.html'}: it needs no server and no network.")
 
 

@@ -37,10 +37,11 @@ STILL = """() => {
 }"""
 
 
-def make(folder: Path, scratch: Path, picture: Path | None = None) -> None:
+def make(folder: Path, scratch: Path, picture: Path | None = None, demo: Path | None = None) -> None:
     """Write `report.html` and `rating.html` into `folder`, and a picture of the report's first screen."""
-    demo = scratch / "demo"
-    subprocess.run([*STILLME, "demo", "--out", demo], check=True, capture_output=True)
+    if demo is None:
+        demo = scratch / "demo"
+        subprocess.run([*STILLME, "demo", "--out", demo], check=True, capture_output=True)
     folder.mkdir(parents=True, exist_ok=True)
     with RecordedRun.open(demo) as run:
         data = report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
