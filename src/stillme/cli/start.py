@@ -122,18 +122,13 @@ def demo(out: Path, as_json: bool) -> None:
         print_next("new", "my-audit")
 
 
-class _Share(click.ParamType[float]):
+def _share(value: Any) -> float:
     """A number that may be left out; a word in its place is the audit, which stands before the option."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
-        try:
-            return float(value)
-        except ValueError:
-            typed = f"stillme plan {shlex.quote(str(value))} --power"
-            raise StillmeError(f"--power {value!r} is not a share such as 0.8. For an audit: `{typed}`.") from None
+    try:
+        return float(value)
+    except ValueError:
+        typed = f"stillme plan {shlex.quote(str(value))} --power"
+        raise StillmeError(f"--power {value!r} is not a share such as 0.8. For an audit: `{typed}`.") from None
 
 
 @click.command()
@@ -144,7 +139,7 @@ class _Share(click.ParamType[float]):
 @click.option("--sd", type=float, help="Standard deviation of single scores on a 1–5 scale; by default 1.")
 @click.option(
     "--power",
-    type=_Share(),
+    type=_share,
     is_flag=False,
     flag_value=0.8,
     metavar="[SHARE]",
