@@ -194,15 +194,23 @@ class Workspace:
         return hints(measured.values if measured else {})
 
     def _resembles(self, candidate: str, places: Mapping[str, int]) -> list[str]:
-        warnings: dict[str, None] = {}
+        """A sentence for each way of being alike: the candidates of this cell by number, then those of other cells."""
+        here: dict[str, set[int]] = {"picture": set(), "person": set()}
+        elsewhere: dict[str, set[str]] = {"picture": set(), "person": set()}
         for pair in self._similar:
             if candidate in (pair.first, pair.second):
                 other = pair.second if pair.first == candidate else pair.first
-                cell = ", ".join(self.pools.by_id[other].attributes.values())
-                who = f"candidate {places[other]}" if other in places else f"a candidate of {cell}"
-                same = "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
-                warnings[f"{same} {who}"] = None
-        return list(warnings)
+                if other in places:
+                    here[pair.kind].add(places[other])
+                else:
+                    elsewhere[pair.kind].add(", ".join(self.pools.by_id[other].attributes.values()))
+        warnings: list[str] = []
+        for kind, words in (("picture", "Shows the same picture as"), ("person", "Perhaps the same person as")):
+            alike = [f"candidate {number}" for number in sorted(here[kind])]
+            alike += [f"one of {cell}" for cell in sorted(elsewhere[kind])]
+            if alike:
+                warnings.append(f"{words} {'; '.join(alike)}")
+        return warnings
 
 
 def clean_name(name: str) -> str:
