@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from stillme.audit.design import Design
 from stillme.core import rubric
 from stillme.core.rubric.limits import load as load_limits
-from stillme.core.types import Json, Prompt
+from stillme.core.types import Arm, Json, Prompt
 from stillme.estimates.behaviour import Repeats
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores
 from stillme.judges.ensemble import Combined, combine
 
 if TYPE_CHECKING:
     from stillme.runs.run import RecordedRun, Row
-from stillme.core.types import Arm
 
 _CHUNK = 500
 SOURCE_SKIN = "source_skin_l"

@@ -5,25 +5,15 @@ Rows are grouped and counted by the database. Counts are kept, and later only ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from stillme.runs.run import RecordedRun
-from stillme.runs.store import Totals
-from stillme.runs.store.summaries import Failure
-
-if TYPE_CHECKING:  # both need numpy, and most runs have neither
-    from stillme.runs.behaviour import Gaps
-    from stillme.runs.control_pairs.reading import ControlPairAnswers
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from operator import add
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from stillme.core.files import write_whole
 from stillme.core.home import cache_folder
@@ -31,7 +21,13 @@ from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Failed, Json, plain
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key
-from stillme.runs.store.summaries import AnsweringModel, EditingWeights, ProgressKey, TableSums
+from stillme.runs.run import RecordedRun
+from stillme.runs.store import Totals
+from stillme.runs.store.summaries import AnsweringModel, EditingWeights, Failure, ProgressKey, TableSums
+
+if TYPE_CHECKING:  # both need numpy, and most runs have neither
+    from stillme.runs.behaviour import Gaps
+    from stillme.runs.control_pairs.reading import ControlPairAnswers
 
 _SHOWN = 5
 

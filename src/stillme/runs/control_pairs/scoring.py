@@ -11,9 +11,12 @@ from the chart's Markov chain, so that the probability of a false alarm within a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from stillme.core.rubric.limits import Truth
 from stillme.core.rubric.limits import load as load_limits
@@ -22,9 +25,6 @@ from stillme.estimates.intervals import wilson
 
 if TYPE_CHECKING:
     from stillme.runs.control_pairs.pairs import KnownPair  # makes pictures: readers of answers need none
-import math
-
-import numpy as np
 
 Chart = Literal["missed", "false_alarms"]
 CHARTS: tuple[Chart, ...] = ("missed", "false_alarms")
