@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 if TYPE_CHECKING:  # moto takes longer to import than most tests
     from tests.buckets import S3, Bucket
@@ -33,6 +35,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONP
 
 # What this user keeps between runs neither changes the tests nor is changed by them.
 os.environ["STILLME_HOME"] = tempfile.mkdtemp(prefix="stillme-tests-")
+os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 
 
 def _only_this_machine() -> None:
@@ -192,6 +195,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     done = typed("stillme demo", cwd=here, environment=installed())
     assert done.returncode == 0, done.stderr
     return here / "stillme-demo", done.stdout
+
+
+@pytest.fixture
+def loopback() -> Iterator[Callable[[Callable[[Loopback, Asked], Says]], Loopback]]:
+    """Start servers on this machine: `loopback(OPENAI.behave)`."""
+    with ExitStack() as stack:
+        yield lambda behave: stack.enter_context(serving(behave))
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from click.testing import Result
 from stillme.core.errors import StillmeError
 from stillme.core.types import ImageFile
 from tests.command_lines import invoke
-from tests.editors.hosted.loopback import Loopback, Says, serving
+from tests.editors.hosted.loopback import Loopback, Says
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, Scripted
 
@@ -21,36 +20,34 @@ from tests.vlm.servers import CHAT, Scripted
 class Shell:
     """One pair, and judges at loopback servers."""
 
-    def __init__(self, images: list[ImageFile]) -> None:
-        self._images = images
-        self.given: list[str] = []
-        self.servers: list[Loopback] = []
-
-    def add(self, name: str, server: Loopback) -> None:
-        self.servers.append(server)
-        url = f"{server.url}/v1"
-        self.given += ["--judge", name, "--set", f"{name}.model=llava", "--set", f"{name}.base_url={url}"]
-        if name == "vlm":
-            self.given += ["--set", "vlm.provider=openai-chat"]
+    def __init__(self, images: list[ImageFile], servers: dict[str, Loopback]) -> None:
+        source, _, edited = images
+        self.servers = servers
+        self._given = [str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
+        for name, server in servers.items():
+            self._given += [
+                "--judge",
+                name,
+                "--set",
+                f"{name}.model=llava",
+                "--set",
+                f"{name}.base_url={server.url}/v1",
+            ]
+            if name == "vlm":
+                self._given += ["--set", "vlm.provider=openai-chat"]
 
     def check(self, *more: str) -> Result:
-        source, _, edited = self._images
-        shown = ["check", str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
-        return invoke(*shown, *self.given, *more)
+        return invoke("check", *self._given, *more)
 
 
 @pytest.fixture
-def shell(images: list[ImageFile]) -> Iterator[Callable[..., Shell]]:
-    with ExitStack() as stack:
+def shell(images: list[ImageFile], loopback: Callable[..., Loopback]) -> Callable[..., Shell]:
+    def build(**judges: Any) -> Shell:
+        return Shell(
+            images, {name.replace("_", "-"): loopback(CHAT.handler(Scripted([said]))) for name, said in judges.items()}
+        )
 
-        def build(**judges: Any) -> Shell:
-            new = Shell(images)
-            for name, scripted in judges.items():
-                server = stack.enter_context(serving(CHAT.handler(Scripted([scripted]))))
-                new.add(name.replace("_", "-"), server)
-            return new
-
-        yield build
+    return build
 
 
 Shells = Callable[..., Shell]
@@ -91,7 +88,7 @@ def test_without_a_prompt_no_model_is_paid_to_guess_whether_the_edit_succeeded(s
     (card,) = json.loads(shown.stdout)["judges"]
     assert set(card["scores"]) == {"skin_tone", "race_change", "gender_change", "age_change"}
     assert (card["failed"], card["abstained"]) == ({}, {})
-    (asked,) = one.servers[0].calls()
+    (asked,) = one.servers["vlm"].calls()
     content = asked.content.decode()
     assert "skin_tone" in content
     for word in ("edit_success", "Edit Success", "EDIT INSTRUCTION: ", "requested edit"):
@@ -113,7 +110,7 @@ def test_a_models_words_cannot_steer_the_terminal(shell: Shells):
 
 def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
     one = shell(vlm=answer())
-    one.servers[0].breaks(Says(status=503, body={"error": {"message": "down"}}))
+    one.servers["vlm"].breaks(Says(status=503, body={"error": {"message": "down"}}))
     shown = one.check()
     assert shown.exit_code == 3
     assert "failed (llava: 503: down); re-run to retry" in shown.stdout

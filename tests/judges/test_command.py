@@ -12,12 +12,12 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.protocols import Judge
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
+from tests.judges.conftest import PAIR, SUIT
 
-SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 BRIGHTER = """
 import json, sys
 from PIL import Image, ImageStat
@@ -33,13 +33,8 @@ def judge(folder: Path, program: str, **settings: Any) -> CommandJudge:
     return CommandJudge(JudgeCommandParameters(run=(sys.executable, "rate.py", *PLACES), **settings).with_base(folder))
 
 
-def pair() -> Pair:
-    first, second = (portrait.image for portrait in portraits()[:2])
-    return Pair(edit="x", sources=(first,), edited=second, prompt=SUIT)
-
-
 def assessed(folder: Path, program: str, **settings: Any) -> Assessment:
-    return next(judge(folder, program, **settings).judge([pair()]))
+    return next(judge(folder, program, **settings).judge([PAIR]))
 
 
 def prints(answer: object) -> str:
@@ -81,12 +76,8 @@ def test_a_refusal_abstains_on_every_axis(tmp_path: Path):
     [
         ("print('great edit')", "printed no JSON, but 'great edit'"),
         ("pass", "printed nothing"),
-        (prints([5]), "it returned list; it must return a dict of edit_success, brighter"),
         (prints({"edit_success": 5}), "it returned no brighter"),
-        (prints({"edit_success": 6, "brighter": 1}), "edit_success = 6 is outside of 1 to 5"),
-        (prints({"edit_success": True, "brighter": 1}), "is no score"),
         (prints({"edit_success": {"rating": 5}, "brighter": 1}), 'give {"score": …'),
-        (prints({"edit_success": 5, "brighter": 1, "mood": 2}), "returned mood, not listed under `axes`"),
         ("raise SystemExit('no weights')", "exit code 1: no weights"),
     ],
 )
@@ -104,13 +95,9 @@ def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(tmp_path: Path):
     assert assessed(tmp_path, "raise SystemExit(1)", price=0.5).cost == 0.0
 
 
-def test_an_axis_of_another_kind_of_prompt_may_be_left_out(tmp_path: Path):
-    assert assessed(tmp_path, prints({"edit_success": 5}), axes=("edit_success", "age_accuracy")).failure is None
-
-
 def test_an_edit_that_is_gone_is_a_failure(tmp_path: Path):
     gone = ImageFile(path=tmp_path / "gone.png", sha256="0")
-    (assessment,) = judge(tmp_path, BRIGHTER).judge([Pair(edit="x", sources=pair().sources, edited=gone, prompt=SUIT)])
+    (assessment,) = judge(tmp_path, BRIGHTER).judge([Pair(edit="x", sources=PAIR.sources, edited=gone, prompt=SUIT)])
     assert assessment.failure is not None
 
 

@@ -14,12 +14,11 @@ from stillme import audit
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Judge
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
 from stillme.judges.function import FunctionJudge
 from stillme.runs.store import Store
+from tests.judges.conftest import AGING, SUIT
 
-SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
-AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)
 AXES = ("edit_success", "skin_tone")
 
 

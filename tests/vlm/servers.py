@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from stillme.core.types import ImageFile
-from stillme.judges.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
 
@@ -49,15 +48,8 @@ class WireFormat:
     def handler(self, script: Script) -> Callable[[Loopback, Asked], Says]:
         return lambda server, asked: Says(body=self.answer(script(self.parse(asked.json))))
 
-    def settings(self, url: str, **more: Any) -> ModelSettings:
-        given = {
-            "provider": self.provider,
-            "model": self.model,
-            "base_url": url + self.base,
-            "timeout": 60,
-            **more,
-        }
-        return ModelSettings.model_validate(given)
+    def settings(self, url: str, **more: Any) -> dict[str, Any]:
+        return {"provider": self.provider, "model": self.model, "base_url": url + self.base, "timeout": 60, **more}
 
 
 # -- OpenAI Responses -------------------------------------------------------------------------------------------------
