@@ -142,8 +142,6 @@ def test_two_extractors_have_a_server_each(anna: Path):
         (["--editor", "noop", "--set", "steps=4"], "steps"),
         (["--editor", "noop", "--out", "edited.xyz"], "no known picture format"),
         (["--editor", "noop:x"], "takes nothing after a colon"),
-        (["--editor", "noop", "--extractor", "mesured"], "Did you mean 'measured'"),
-        (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),
         (["--editor", "noop", "--extractor", "measured", "--extractor", "measured"], "Two extractors are called"),
         (
             [*("--editor", "noop", "--extractor", "measured", "--extractor", "a=measured"), "--extractor-set", "b=1"],

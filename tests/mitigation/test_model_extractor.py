@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
 from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
+from stillme.mitigation.extractors import extractor_named, feature_prompt
 from stillme.mitigation.features import (
     Declined,
     Described,
@@ -200,3 +202,31 @@ def test_labels_that_only_the_merged_sentence_has_are_found():
     prompt = merge([("a", person), ("b", described("", hair="a woman's cut"))])
     assert isinstance(prompt, NoFeaturePrompt)
     assert "woman" in prompt.reason
+
+
+def test_a_model_and_the_instruments_together_make_one_prompt():
+    extractor, _ = extractor_of(answered({**GOOD, "face_shape": "not visible"}))
+    prompt = feature_prompt(IMAGE, [extractor, "measured"])
+    assert isinstance(prompt, FeaturePrompt)
+    assert prompt.sentence.endswith(" Also maintain the face shape (oval face).")
+    assert set(prompt.by) == {"fake", "measured"}
+
+
+@pytest.mark.parametrize("name", ["gpt-5-mini", "gemini-3-flash", "claude"])
+def test_every_preset_of_a_model_can_describe(name: str):
+    extractor = extractor_named(name)
+    assert (extractor.spec.use, type(extractor)) == (name, ModelExtractor)
+    extractor.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("gemini-3-flsh", {}, "Did you mean 'gemini-3-flash'"),
+        ("openai-compatible", {"model": "qwen"}, "base_url"),
+        ("measured", {"model": "qwen"}, "no parameters"),
+    ],
+)
+def test_a_mistyped_extractor_is_named_with_the_nearest(name: str, settings: dict[str, str], words: str):
+    with pytest.raises(StillmeError, match=words):
+        extractor_named(name, settings)
