@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,13 @@ from stillme.runs import RecordedRun
 from stillme.runs.control_pairs import asking
 from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
-from tests.editors.hosted.loopback import Asked, Loopback, serving
+from tests.editors.hosted.loopback import Asked, Loopback
 from tests.judges.conftest import answer
 from tests.processes import Started
-from tests.vlm.servers import CHAT, KEY, ModelInput
+from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
 PROMPTS = ["O-01", "O-02", "O-03", "O-04", "V-05"]
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, KEY)
 
 
 def told(asked: ModelInput) -> str:
@@ -65,14 +58,12 @@ def hidden_rows(folder: Path) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[], Loopback]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(serving(CHAT.handler(told)))
+def serve(loopback: Callable[..., Loopback]) -> Callable[[], Loopback]:
+    return lambda: loopback(CHAT.handler(told))
 
 
 def parameters(server: Loopback, **more: Any) -> dict[str, Any]:
-    given = {"provider": CHAT.provider, "model": CHAT.model, "base_url": server.url + CHAT.base}
-    return {**given, "timeout": 5, "concurrency": 2, **more}
+    return CHAT.settings(server.url, **{"timeout": 5, "concurrency": 2, **more})
 
 
 def form(asked: Asked) -> tuple[str, ...]:

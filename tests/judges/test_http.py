@@ -74,6 +74,7 @@ def test_scores_may_stand_in_text_and_under_other_names(server: Loopback):
         (Says(body={"edit_success": 5}), "the server returned no brighter"),
         (Says(body=b"lovely"), "there are no scores at"),
         (Says(body={"error": "busy"}, status=503), "503"),
+        (Says(status=429, headers={"Retry-After": "3"}), "429"),
     ],
 )
 def test_anything_else_is_a_failure_and_never_a_score(server: Loopback, says: Says, words: str):
@@ -83,15 +84,9 @@ def test_anything_else_is_a_failure_and_never_a_score(server: Loopback, says: Sa
     for rating in assessment.ratings.values():
         assert isinstance(rating, Failed)
         assert words in rating.error
-        assert rating.retryable
-    assert assessment.cost == (0.0 if says.status == 503 else 0.25)
-
-
-def test_too_many_questions_slow_down(server: Loopback):
-    server.breaks(Says(status=429, headers={"Retry-After": "3"}))
-    failed = assessed(judge(server)).failure
-    assert failed is not None
-    assert (failed.throttled, failed.retry_after) == (True, 3.0)
+        assert (rating.retryable, rating.throttled) == (True, says.status == 429)
+        assert rating.retry_after == (3.0 if says.status == 429 else None)
+    assert assessment.cost == (0.25 if says.status == 200 else 0.0)
 
 
 def test_a_refusal_abstains_on_every_axis(server: Loopback):

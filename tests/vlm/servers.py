@@ -255,7 +255,6 @@ def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def write_images(folder: Path, *widths: int) -> list[ImageFile]:

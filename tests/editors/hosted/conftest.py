@@ -15,7 +15,7 @@ from PIL import Image
 
 from stillme.core.protocols import Editor
 from stillme.core.types import EditOutcome, ImageFile, Portrait, Request
-from tests.editors.hosted.loopback import Loopback, serving
+from tests.editors.hosted.loopback import Loopback
 from tests.editors.hosted.providers import Provider
 from tests.records import portrait, request
 
@@ -30,7 +30,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, KEY)
     monkeypatch.setattr("google.auth.default", lambda **_: (Credentials(token=KEY), "people"))
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 @pytest.fixture
@@ -59,12 +58,12 @@ class Desk:
 
 
 @pytest.fixture
-def at(people: list[Portrait]) -> Iterator[Callable[..., Desk]]:
+def at(people: list[Portrait], loopback: Callable[..., Loopback]) -> Iterator[Callable[..., Desk]]:
     """Open a provider and build its editor: `at(OPENAI, timeout=1)`."""
     with ExitStack() as open_ones:
 
         def build(provider: Provider, /, **parameters: Any) -> Desk:
-            server = open_ones.enter_context(serving(provider.behave))
+            server = loopback(provider.behave)
             editor = provider.build(server.url, **parameters)
             open_ones.callback(editor.close)
             return Desk(server, editor, people)

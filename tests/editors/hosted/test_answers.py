@@ -252,17 +252,6 @@ def test_a_node_that_breaks_is_a_failure_with_its_words(
     assert words in outcome.error
 
 
-def test_how_long_to_wait_stands_in_a_header_or_in_geminis_body(at: At):
-    desk = at(OPENAI)
-    desk.server.breaks(Says(status=429, body={}, headers={"Retry-After": "0.3"}))
-    outcome = must_be(Failed, desk.ask())
-    assert (outcome.throttled, outcome.fatal, outcome.retry_after) == (True, False, 0.3)
-    desk = at(GEMINI)
-    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
-    desk.server.breaks(gemini_error(429, "RESOURCE_EXHAUSTED", "quota", retry))
-    assert getattr(desk.ask(), "retry_after", None) == 34.5
-
-
 def test_the_last_picture_counts_and_thoughts_do_not(at: At):
     desk = at(GEMINI)
     source = desk.people[0].image.read()
