@@ -323,18 +323,6 @@ def test_queued_work_is_looked_for_until_it_is_done():
         ]
 
 
-def test_queued_work_that_takes_long_is_paid_for_once():
-    with serving(queue(["busy"] * 30 + ["ok"])) as server:
-        slow = queued(server, timeout=0.3)
-        waiting = must_be(Failed, outcome(slow))
-        assert (waiting.retryable, waiting.fatal, waiting.cost) == (True, False, 0.0)
-        for _ in range(20):
-            if isinstance(again := outcome(slow), Edited):
-                break
-        assert isinstance(again, Edited)
-        assert len(server.calls()) == 1
-
-
 @pytest.mark.parametrize(
     ("states", "settings", "fatal", "words"),
     [
@@ -367,13 +355,6 @@ def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
         assert isinstance(failed, Failed)
         assert failed.fatal
         assert failed.cost + edited.cost == len(server.calls("POST")) * 0.25 == 0.5
-
-
-def test_a_page_instead_of_a_result_is_free_and_the_job_is_asked_for_again():
-    with serving(queue(["ok"])) as server:
-        server.breaks(Says(body=b"<html>log in</html>"), at="/jobs/", times=2)
-        edited = outcome(queued(server, price=0.25))
-        assert (type(edited), edited.cost, len(server.calls("POST"))) == (Edited, 0.25, 1)
 
 
 @pytest.mark.parametrize("nothing", [None, ""])

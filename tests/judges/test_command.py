@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stillme.api.pipeline import run_stages
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
@@ -112,14 +110,3 @@ def test_axes_and_files_are_part_of_the_key(tmp_path: Path):
     first = judge(tmp_path, BRIGHTER).spec.key
     assert judge(tmp_path, BRIGHTER, axes=("brighter",)).spec.key != first
     assert judge(tmp_path, BRIGHTER + "# changed").spec.key != first
-
-
-def test_a_whole_audit_is_judged_by_a_program(write_audit: Callable[..., Path]):
-    run = f"{sys.executable} rate.py {{source}} {{edited}}"
-    folder = write_audit(
-        judge=f'use = "command"\nparameters = {{ run = "{run}", axes = ["edit_success", "brighter"] }}',
-        prompts='["O-01"]',
-    )
-    (folder / "rate.py").write_text(BRIGHTER)
-    summary = run_stages(folder, ("edit", "judge", "estimate"))
-    assert [tally.counts for tally in summary.tallies] == [{"edited": 6}, {"judged": 6}]

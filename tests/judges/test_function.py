@@ -11,12 +11,10 @@ import pytest
 from PIL import Image
 
 from stillme import audit
-from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
 from stillme.judges.function import FunctionJudge
-from stillme.runs.store import Store
 from tests.judges.conftest import AGING, SUIT
 
 AXES = ("edit_success", "skin_tone")
@@ -127,26 +125,6 @@ RATE = """
 def rate(source, edited, instruction, unit=1):
     return {"edit_success": 5, "redness": edited.getpixel((0, 0))[0] / unit}
 """
-EDIT = """
-def edit(image, instruction, seed):
-    return image.point(lambda level: 255 - level)
-"""
-
-
-def test_two_functions_run_a_whole_audit(write_audit: Callable[..., Path]):
-    folder = write_audit(
-        'use = "python:edit:edit"',
-        'use = "python:./rate.py:rate"\nparameters = { axes = ["edit_success", "redness"], arguments = { unit = 5 } }',
-    )
-    (folder / "edit.py").write_text(EDIT)
-    (folder / "rate.py").write_text(RATE)
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"))
-    assert [tally.counts for tally in summary.tallies] == [{"edited": 12}, {"judged": 12}]
-    with Store.reading(folder) as store:
-        scores = {score for (score,) in store.query("SELECT score FROM judgement WHERE axis = 'redness'")}
-    assert scores == {(255 - 40 * index) / 5 for index in range(6)}
-    assert (folder / "report.html").is_file()
-    assert not (folder / "__pycache__").exists()
 
 
 @pytest.mark.parametrize(

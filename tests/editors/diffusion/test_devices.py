@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,15 +122,6 @@ def test_a_worker_that_hangs_is_ended_at_its_time_limit_and_restarted(ask: Ask, 
     assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(restartable, [ask("c"), ask("d")]))
 
 
-def test_weights_that_do_not_load_end_the_run(ask: Ask, offline: Folders, workers_import: None) -> None:
-    editor = tiny_editor({"kontext": offline["flux2"]}, "kontext", devices=["cpu", "cpu"], batch=1)
-    [outcome] = editor.edit([ask()])
-    editor.close()
-    assert isinstance(outcome, Failed)
-    assert outcome.fatal
-    assert "is a Flux2Pipeline, not a FluxKontextPipeline" in outcome.error
-
-
 BACKEND = """
 import os
 
@@ -165,31 +153,6 @@ def test_a_worker_that_dies_twice_in_a_row_is_given_up(backend: Path) -> None:
             worker.ask({"do": "edit", "die": True}, [])
         assert fault.value.fatal is fatal
     worker.close()
-
-
-def test_a_worker_dies_with_its_parent_even_in_the_middle_of_an_edit(tmp_path: Path) -> None:
-    begun = tmp_path / "begun.txt"
-    (tmp_path / "backend.py").write_text(
-        "import os, time\n"
-        "def load(parameters): pass\n"
-        "def edit(loaded, message, attached):\n"
-        f"    open({str(begun)!r}, 'w').write(str(os.getpid()))\n"
-        "    time.sleep(600)\n"
-    )
-    program = f"""
-        import sys
-        from pathlib import Path
-        from stillme.core.programs.worker import WorkerProcess
-        backend = Path({str(tmp_path / "backend.py")!r})
-        WorkerProcess(sys.executable, backend, {{}}, timeout=None).ask({{"do": "edit"}}, [])
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)]) as parent:
-        deadline = time.monotonic() + 30
-        while not (begun.exists() and begun.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        worker = int(begun.read_text())
-        parent.kill()
-    assert all_end([worker])
 
 
 CARDS = "#!/bin/sh\necho '0, GPU-aa1, A100, 81920, 80000'\necho '1, GPU-bb2, RTX 4090, 24564, 24000'\n"

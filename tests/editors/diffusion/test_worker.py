@@ -116,27 +116,20 @@ def test_weights_that_do_not_load_are_tried_once(start: Any, ask: Ask, tmp_path:
     assert first == second
 
 
-def program(path: Path, body: str) -> str:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-def test_garbage_instead_of_frames_is_named(start: Any, ask: Ask, tmp_path: Path) -> None:
-    python = program(tmp_path / "python", "echo Welcome to conda; exec sleep 60")
-    [outcome] = start(python=python).edit([ask()])
-    assert "violates the protocol: expected a frame and got b'Welcome '" in must_be(Failed, outcome).error
-
-
-def test_an_interpreter_that_ends_at_once_leaves_its_last_words(start: Any, ask: Ask, tmp_path: Path) -> None:
-    python = program(tmp_path / "python", "echo 'No module named torch' >&2; exit 3")
-    [outcome] = start(python=python).edit([ask()])
-    assert "exit code 3: No module named torch" in must_be(Failed, outcome).error
-
-
-def test_an_interpreter_that_is_not_there_fails_without_a_traceback(start: Any, ask: Ask) -> None:
-    [outcome] = start(python="/nowhere/python").edit([ask()])
-    assert "/nowhere/python cannot be started: No such file" in must_be(Failed, outcome).error
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("echo Welcome to conda; exec sleep 60", "violates the protocol: expected a frame and got b'Welcome '"),
+        ("echo 'No module named torch' >&2; exit 3", "exit code 3: No module named torch"),
+        (None, "python cannot be started: No such file"),
+    ],
+)
+def test_an_interpreter_that_is_no_worker_is_named(start: Any, ask: Ask, tmp_path: Path, body: str | None, words: str):
+    if body:
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "python").chmod(0o755)
+    [outcome] = start(python=str(tmp_path / "python")).edit([ask()])
+    assert words in must_be(Failed, outcome).error
 
 
 def test_two_portraits_never_reach_the_worker(start: Any, ask: Ask) -> None:
