@@ -40,19 +40,17 @@ def test_every_format_says_the_same(run: Path, tmp_path: Path):
     for kind in ("csv", "jsonl", "parquet"):
         export_run(RecordedRun.open(run), kind, tmp_path / "out")
     for table in (with_names(EDITS), with_names(JUDGEMENTS)):
-        rows = parquet.read_table(tmp_path / "out" / f"{table.name}.parquet").to_pylist()
-        lines = [json.loads(line) for line in (tmp_path / "out" / f"{table.name}.jsonl").read_text().splitlines()]
-        with (tmp_path / "out" / f"{table.name}.csv").open(newline="") as stream:
+        file = tmp_path / "out" / table.name
+        rows = parquet.read_table(file.with_suffix(".parquet")).to_pylist()
+        lines = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
+        with file.with_suffix(".csv").open(newline="") as stream:
             cells = list(csv.DictReader(stream))
         packed = {column.name for column in table.columns if column.kind == "json"}
-        assert len(rows) == len(lines) == len(cells) > 0
+        assert rows
         for row, line, cell in zip(rows, lines, cells, strict=True):
-            assert {
-                name: json.loads(value) if name in packed and value else value for name, value in row.items()
-            } == line
-            assert {name: "" if value is None else str(value) for name, value in row.items()} == {
-                name: value.removeprefix("'") for name, value in cell.items()
-            }
+            assert {n: json.loads(value) if n in packed and value else value for n, value in row.items()} == line
+            told = {name: value.removeprefix("'") for name, value in cell.items()}
+            assert {name: "" if value is None else str(value) for name, value in row.items()} == told
 
 
 def test_two_editors_of_one_plugin_are_told_apart_by_their_names(tmp_path: Path):

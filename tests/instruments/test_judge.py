@@ -47,8 +47,10 @@ def test_it_is_a_judge_whose_axes_the_rubric_knows() -> None:
 
 
 def test_the_same_picture_is_rated_unchanged(source: ImageFile) -> None:
-    ratings = assess(Instruments(), source, source).ratings
-    unchanged = {"skin_tone": 3, "gender_change": 1, "age_change": 3, "edit_success": 1, "visible_change": 1}
+    ratings = assess(Instruments(), source, source, AGING).ratings
+    # Twenty years were asked for.
+    unchanged = dict.fromkeys(("gender_change", "edit_success", "visible_change", "age_accuracy"), 1)
+    unchanged |= {"skin_tone": 3, "age_change": 3}
     for axis, score in (dict.fromkeys(QUANTITIES, 0) | unchanged).items():
         rating = ratings[axis]
         if axis == "skin_delta_ita" and isinstance(rating, Abstained):
@@ -67,13 +69,6 @@ def test_lighter_skin_is_rated_lighter(tmp_path: Path, source: ImageFile) -> Non
 def test_what_an_edit_shows_is_left_to_others(tmp_path: Path, source: ImageFile) -> None:
     edited = saved(tmp_path, clothes_tinted(one(), (200, 30, 30)), "edited")
     assert "edit_success" not in assess(Instruments(), source, edited).ratings
-
-
-def test_accuracy_of_ageing_is_asked_of_ageing_prompts_only(source: ImageFile) -> None:
-    assert "age_accuracy" not in assess(Instruments(), source, source).ratings
-    rating = assess(Instruments(), source, source, AGING).ratings["age_accuracy"]
-    assert isinstance(rating, Rated)
-    assert rating.score == 1  # unchanged, where twenty years were asked for
 
 
 @pytest.mark.parametrize("shown", ["nobody", "two people", "someone far away"])
