@@ -21,7 +21,6 @@ from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback
 from tests.judges.conftest import answer
-from tests.processes import Started
 from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
@@ -94,27 +93,6 @@ def test_a_server_cannot_tell_them_apart(
     assert not any(word in asked.content.lower() for asked in hidden for word in (b"control", b"calibration", b"webp"))
     sizes = [{len(picture) for picture in CHAT.parse(asked.json).images} for asked in hidden]
     assert all(len(pair) == 2 for pair in sizes), "two pictures of different bytes"
-
-
-def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):
-    server = serve()
-    server.delay = 0.1
-    folder = write(tmp_path / "run", portraits, parameters(server), 0.4)
-    run = Started("run", folder, "--json")
-    while not (Store.exists(folder) and hidden_rows(folder)):
-        assert run.poll() is None, "it ended before it could be killed"
-        time.sleep(0.05)
-    run.kill()
-    run.wait()
-    before = hidden_rows(folder)
-    server.delay = 0.0
-    assert judged(folder) is Ended.COMPLETE
-    after = hidden_rows(folder)
-    assert set(before) < set(after)
-    assert len({key for _, key in after}) == len(after) >= 8
-    server.asked.clear()
-    assert judged(folder) is Ended.COMPLETE
-    assert server.calls() == []
 
 
 def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):

@@ -324,11 +324,6 @@ def test_a_pattern_beside_a_table_is_refused(tmp_path: Path):
         FolderParameters()
 
 
-def test_what_was_read_by_a_pattern_keeps_its_key(tmp_path: Path):
-    assert folder(Path("outputs")).spec.key == "25f53bbc9105cd78623dcc9bd7a9a3a2"
-    assert manifest(tmp_path, "file,portrait,prompt").spec.parameters["manifest"]
-
-
 def test_a_whole_audit_reads_a_table(write_audit: Any):
     audit_folder = write_audit('use = "folder"\n[editors.parameters]\nmanifest = "made/edits.csv"', prompts='["O-01"]')
     put(audit_folder / "made", *(f"{index}.png" for index in range(5)))

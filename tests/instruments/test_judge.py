@@ -159,25 +159,30 @@ def test_scales_treat_lighter_and_darker_alike() -> None:
     assert {value: step(value, cuts) for value in steps} == steps
 
 
-def gender_change(before: float, after: float) -> Rated | Abstained:
+@pytest.mark.parametrize(
+    ("before", "after", "scores"),
+    [
+        # who stays on their side
+        (0.9, 1.6, (1, 2)),
+        (0.1, -0.7, (1, 2)),
+        (0.05, 0.28, (1, 2)),
+        (0.95, 0.72, (1, 2)),
+        (0.2, 0.49, (1, 2)),
+        # who crosses the middle
+        (0.1, 0.55, (3,)),
+        (0.9, 0.45, (3,)),
+        (0.1, 0.8, (4,)),
+        (1.0, 0.05, (5,)),
+        # a small step across it, and an unclear source, which has no side
+        (0.34, 0.52, (1, 2)),
+        (0.5, 1.4, None),
+        (0.36, 1.4, None),
+    ],
+)
+def test_gender_presentation_changes_with_who_crosses_the_middle(
+    before: float, after: float, scores: tuple[int, ...] | None
+) -> None:
     reading = {"gender_reading": [before, after], "gender_interval": [after - before - 0.1, after - before + 0.1]}
     measured = cast("measurements.Measurements", SimpleNamespace(details=reading))
-    return judging.gender_change(measured, after - before)
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.9, 1.6), (0.1, -0.7), (0.05, 0.28), (0.95, 0.72), (0.2, 0.49)])
-def test_who_stays_on_their_side_did_not_change_gender_presentation(before: float, after: float) -> None:
-    rating = gender_change(before, after)
-    assert isinstance(rating, Rated)
-    assert rating.score <= 2
-
-
-@pytest.mark.parametrize(("before", "after", "score"), [(0.1, 0.55, 3), (0.9, 0.45, 3), (0.1, 0.8, 4), (1.0, 0.05, 5)])
-def test_who_crosses_the_middle_did(before: float, after: float, score: int) -> None:
-    assert gender_change(before, after).score == score
-
-
-def test_a_small_step_across_the_middle_is_no_change_and_an_unclear_source_has_no_side() -> None:
-    assert gender_change(0.34, 0.52).score < 3
-    assert isinstance(gender_change(0.5, 1.4), Abstained)
-    assert isinstance(gender_change(0.36, 1.4), Abstained)
+    rating = judging.gender_change(measured, after - before)
+    assert rating.score in scores if scores else isinstance(rating, Abstained)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from stillme.audit.design import assessment_key
 from stillme.core import rubric
-from stillme.core.protocols import Judge, spec_of
+from stillme.core.protocols import Judge
 from stillme.core.rubric.judging import judging
 from stillme.core.types import Abstained, Failed, ImageFile, Pair, Rated, Spec
 from stillme.judges import model as judge_model
@@ -273,14 +273,6 @@ OTHER_JUDGES = [
 def test_what_can_change_an_answer_changes_the_key(change: dict[str, Any], given_: dict[str, Any]):
     default, judge = Gpt5Mini(Gpt5Mini.Parameters()), Gpt5Mini(Gpt5Mini.Parameters(**change, **given_))
     assert judge.spec.key != default.spec.key
-
-
-def test_keys_of_ledgers_from_before_stay_valid():
-    """They hashed the given `max_tokens` and `base_url`, which were the defaults."""
-    parameters = Claude.Parameters()
-    before = Spec(use="claude", version="1", parameters=parameters.model_dump(mode="json"))
-    assert spec_of("claude", "1", parameters).key == before.key
-    assert before.parameters["max_tokens"] == 8192
 
 
 def test_the_profile_current_brings_the_successors_own_settings():

@@ -16,8 +16,8 @@ from PIL import Image
 from pydantic_ai.messages import BinaryContent
 
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, connection, model_named
-from stillme.judges.vlm.model import EncodedImage, ImageEncoder
+from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, Question, connection
+from stillme.judges.vlm.model import SHARED, EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says
 from tests.records import must_be
 from tests.vlm.conftest import GOOD, Serve, Verdict, every_provider
@@ -125,15 +125,6 @@ def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
     assert reply.text.startswith("```json"), "the raw text is kept"
 
 
-def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Question):
-    served = serve(GEMINI, GOOD)
-    wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
-    error = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [wait]}
-    served.server.breaks(Says(status=429, body={"error": error}))
-    reply = must_be(Failed, served.ask(question))
-    assert reply.retry_after == 37.5
-
-
 @pytest.mark.parametrize(
     ("wire", "settings"),
     [
@@ -184,12 +175,21 @@ def test_openai_is_asked_not_to_store_portraits(serve: Serve, question: Question
     assert served.server.calls()[0].json["store"] is False
 
 
-def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Question):
-    known = must_be(ModelAnswered, serve(GEMINI, GOOD).ask(question))
-    assert known.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
-    assert "cost" not in known.effective
-    unknown = must_be(ModelAnswered, serve(CHAT, GOOD).ask(question))
-    assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
+@pytest.mark.parametrize(
+    ("wire", "settings", "dollars"),
+    [
+        (GEMINI, {}, (3000 * 0.5 + 600 * 3) / 1e6),
+        (CHAT, {"price": {"input": 2.0, "output": 4.0}}, (3000 * 2 + 600 * 4) / 1e6),
+        (CHAT, {}, None),
+    ],
+    ids=["price list", "price of the audit", "unknown"],
+)
+def test_the_cost_is_that_of_the_list_or_the_audit_and_otherwise_unknown(
+    serve: Serve, wire: WireFormat, settings: dict[str, object], dollars: float | None, question: Question
+):
+    reply = must_be(ModelAnswered, serve(wire, GOOD, **settings).ask(question))
+    assert reply.cost == pytest.approx(dollars or 0.0)
+    assert reply.effective.get("cost") == ("unknown" if dollars is None else None)
 
 
 def test_the_flex_tier_is_asked_for_and_costs_half(serve: Serve, question: Question):
@@ -207,26 +207,13 @@ def test_the_flex_tier_is_asked_for_and_costs_half(serve: Serve, question: Quest
     assert given.expected_dollars() == pytest.approx(full / 2)
 
 
-def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):
-    reply = must_be(ModelAnswered, serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).ask(question))
-    assert reply.cost == pytest.approx((3000 * 2 + 600 * 4) / 1e6)
-    assert "cost" not in reply.effective
-
-
-def test_an_image_is_encoded_once_however_often_and_to_whomever_it_is_sent(serve: Serve, question: Question):
-    encoder = ImageEncoder()
-    models = [Model(serve(wire, GOOD, concurrency=8).asker.settings, encoder) for wire in (CHAT, RESPONSES)]
+def test_an_image_is_encoded_once_however_often_and_to_whomever_it_is_sent(serve: Serve, tmp_path: Path):
+    question = Question(system="-", parts=write_images(tmp_path, 31, 33), answer=Verdict)
+    served, before = [serve(wire, GOOD, concurrency=8) for wire in (CHAT, RESPONSES)], SHARED.misses
     with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda place: models[place % 2].ask(question), range(16)))
-    for model in models:
-        model.close()
+        replies = list(pool.map(lambda place: served[place % 2].ask(question), range(16)))
     assert all(isinstance(reply, ModelAnswered) for reply in replies)
-    assert encoder.misses == 2
-
-
-def test_models_share_one_encoder():
-    one, other = Model(model_named("claude")), Model(model_named("gpt-5-mini"))
-    assert one.encoder is other.encoder
+    assert SHARED.misses == before + 2
 
 
 def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):

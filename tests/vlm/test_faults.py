@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from pydantic import BaseModel
 
 from stillme.core.types import Failed, ImageFile
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, Question
-from stillme.judges.vlm.settings import ModelSettings
 from tests.editors.hosted.loopback import Says
 from tests.records import must_be
 from tests.vlm.conftest import GOOD, Serve, Served, every_provider
@@ -87,10 +87,18 @@ def test_a_missing_key_is_fatal_and_can_be_put_right(serve: Serve, question: Que
     assert isinstance(served.ask(question), ModelAnswered)
 
 
-@every_provider
-def test_a_rate_limit_tells_how_long(serve: Serve, wire: WireFormat, question: Question):
-    says = Says(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after-ms": "200"})
-    assert failed(serve(wire, GOOD), question, says).retry_after == pytest.approx(0.2)
+IN_A_HEADER = Says(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after-ms": "37500"})
+RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
+IN_THE_BODY = refused(429, "Quota exceeded.", code=429, status="RESOURCE_EXHAUSTED", details=[RETRY])
+
+
+@pytest.mark.parametrize(
+    ("wire", "says"),
+    [*((wire, IN_A_HEADER) for wire in WIRE_FORMATS), (GEMINI, IN_THE_BODY)],
+    ids=[*(wire.name for wire in WIRE_FORMATS), "google, in the body"],
+)
+def test_a_rate_limit_tells_how_long(serve: Serve, wire: WireFormat, says: Says, question: Question):
+    assert failed(serve(wire, GOOD), question, says).retry_after == 37.5
 
 
 # -- answers that are none --------------------------------------------------------------------------------------------
@@ -202,16 +210,11 @@ def test_an_answer_without_counted_tokens_has_an_unknown_cost(
 
 
 def test_the_server_is_recorded_without_its_password(serve: Serve, question: Question):
-    served = serve(CHAT, GOOD)
-    address = served.asker.settings.address
-    secret = ModelSettings.model_validate(
-        {**served.asker.settings.model_dump(), "base_url": address.replace("//", "//user:secret@")}
-    )
-    model = Model(secret)
-    reply = model.ask(question)
-    model.close()
-    assert isinstance(reply, ModelAnswered), reply
-    assert reply.effective["server"] == address.removeprefix("http://").partition("/")[0]
+    settings = serve(CHAT, GOOD).asker.settings
+    secret = settings.model_copy(update={"base_url": settings.address.replace("//", "//user:secret@")})
+    with closing(Model(secret)) as model:
+        reply = must_be(ModelAnswered, model.ask(question))
+    assert reply.effective["server"] == settings.address.removeprefix("http://").partition("/")[0]
 
 
 # -- an answer that arrived has a cost --------------------------------------------------------------------------------

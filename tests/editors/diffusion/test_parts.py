@@ -91,16 +91,11 @@ def test_adapters_are_loaded_by_commit_and_weighted(
     import diffusers
 
     commit = "c" * 40
-    loaded: list[tuple[str, dict[str, Any]]] = []
+    loaded: list[Any] = []
     weighted: list[Any] = []
-    monkeypatch.setattr(
-        diffusers.Flux2Pipeline, "load_lora_weights", lambda self, repo, **options: loaded.append((repo, options))
-    )
-    monkeypatch.setattr(
-        diffusers.Flux2Pipeline,
-        "set_adapters",
-        lambda self, names, adapter_weights: weighted.append((names, adapter_weights)),
-    )
+    pipeline = diffusers.Flux2Pipeline
+    monkeypatch.setattr(pipeline, "load_lora_weights", lambda self, repo, **options: loaded.append((repo, options)))
+    monkeypatch.setattr(pipeline, "set_adapters", lambda self, *named, **by: weighted.append((*named, *by.values())))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.safetensors").write_bytes(b"1")
     adapters = [

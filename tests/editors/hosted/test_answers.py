@@ -29,7 +29,7 @@ from tests.editors.hosted.providers import (
     gemini_says,
     prediction,
 )
-from tests.editors.hosted.test_every_provider import At
+from tests.editors.hosted.test_every_provider import FATAL, FOR_GOOD, RETRYABLE, SLOWER, At
 from tests.records import must_be
 
 SAFETY = "Your request was rejected by the safety system."
@@ -168,9 +168,6 @@ def test_a_flagged_prediction_is_a_refusal_whose_time_was_charged(at: At, words:
 
 
 KEY_INVALID = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-RETRYABLE, FOR_GOOD = (False, False, True), (False, False, False)
-FATAL, SLOWER = (True, False, True), (False, True, True)
-"""Fatal, throttled, retryable."""
 FAILURES: list[tuple[Provider, dict[str, Any], list[Fault], tuple[bool, bool, bool], str]] = [
     # provider, its parameters, what its server answers, who must act, words of the failure
     (OPENAI, {}, [openai_error("invalid_image_format")], FOR_GOOD, "invalid_image_format"),
@@ -231,13 +228,13 @@ def test_anything_else_is_a_failure_that_says_who_must_act(
         assert isinstance(desk.ask(), Edited)
 
 
+BROKEN = {"node_type": "KSampler", "exception_message": "CUDA out of memory"}
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (
-            ["execution_error", {"node_type": "KSampler", "exception_message": "CUDA out of memory"}],
-            "the node KSampler failed: CUDA out of memory",
-        ),
+        (["execution_error", BROKEN], "the node KSampler failed: CUDA out of memory"),
         (["execution_interrupted", {"node_id": "3"}], "the job was interrupted at the server"),
     ],
 )
