@@ -49,13 +49,6 @@ def judged(folder: Path) -> Ended:
     return run_stages(folder, ("edit", "judge")).ended
 
 
-def hidden_rows(folder: Path) -> list[tuple[int, str]]:
-    with Store.reading(folder) as store:
-        if not list(store.query("SELECT 1 FROM sqlite_master WHERE name = 'control_pair'")):
-            return []
-        return list(store.query("SELECT number, key FROM control_pair WHERE final = 1 ORDER BY number"))
-
-
 @pytest.fixture
 def serve(loopback: Callable[..., Loopback]) -> Callable[[], Loopback]:
     return lambda: loopback(CHAT.handler(told))
@@ -79,14 +72,14 @@ def test_a_server_cannot_tell_them_apart(
 ):
     server = serve()
     for name, share in (("plain", 0.0), ("watched", 0.4)):
-        assert judged(write(tmp_path / name, portraits, parameters(server, disclosure=disclosure), share)) is (
-            Ended.COMPLETE
-        )
+        folder = write(tmp_path / name, portraits, parameters(server, disclosure=disclosure), share)
+        assert judged(folder) is Ended.COMPLETE
     calls = server.calls()
     real, watched = calls[:QUESTIONS], calls[QUESTIONS:]
     known = {asked.content for asked in real}
     hidden = [asked for asked in watched if asked.content not in known]
-    assert len(hidden) == len(hidden_rows(tmp_path / "watched")) >= 8
+    with Store.reading(tmp_path / "watched") as store:
+        assert len(hidden) == len(list(store.query("SELECT 1 FROM control_pair WHERE final = 1"))) >= 8
     assert len(watched) == QUESTIONS + len(hidden)
     assert {form(asked) for asked in hidden} <= {form(asked) for asked in real}
     assert all("PICTURE" in form(asked)[1] and "INSTRUCTION" in form(asked)[1] for asked in hidden)

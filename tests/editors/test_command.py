@@ -157,13 +157,6 @@ def test_secrets_of_the_environment_are_not_stored(tmp_path: Path, monkeypatch: 
     assert outcome(editor(tmp_path, says)) == Refused(message="not for …")
 
 
-def test_an_unreadable_portrait_is_a_failure(tmp_path: Path):
-    command = editor(tmp_path, NEGATIVE)
-    gone = replace(portraits()[0], image=ImageFile(path=tmp_path / "gone.png", sha256="0"))
-    (failed,) = command.edit([replace(request(command), portraits=(gone,))])
-    assert isinstance(failed, Failed)
-
-
 # -- processes --------------------------------------------------------------------------------------------------------
 
 FAMILY = """

@@ -48,7 +48,6 @@ def problems(editor: Folder, people: int = 2, prompts: int = 2) -> list[str]:
 def test_a_file_is_an_edit_and_says_which_file_it_was(tmp_path: Path):
     put(tmp_path, "p0/O-01_feature_007.png")
     edited = outcome(folder(tmp_path, "{portrait}/{prompt}_{arm}_{seed:03d}.png"), arm=Arm.FEATURE, seed=7)
-    assert isinstance(edited, Edited)
     assert edited.image == PNG
     assert edited.effective == {
         "file": "p0/O-01_feature_007.png",

@@ -123,7 +123,6 @@ def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(server: Loopb
     server.breaks(Says(body=b"", status=503), at="/made.png", times=9)
     linked = editor(server, picture="url", price=0.25)
     waiting, edited = outcome(linked), outcome(linked)
-    assert isinstance(waiting, Failed)
     assert (waiting.retryable, waiting.cost) == (True, 0.0)
     assert "cannot be fetched for now (503" in waiting.error
     assert isinstance(edited, Edited)
@@ -345,7 +344,6 @@ def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
     with serving(queue(["ok"])) as server:
         wrong, right = queued(server, picture="wrong.path", price=0.25), queued(server, price=0.25)
         failed, _, edited = outcome(wrong), outcome(wrong), outcome(right)
-        assert isinstance(failed, Failed)
         assert failed.fatal
         assert failed.cost + edited.cost == len(server.calls("POST")) * 0.25 == 0.5
 
@@ -354,7 +352,6 @@ def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
 def test_a_first_answer_whose_picture_is_empty_stops_nothing(server: Loopback, nothing: str | None):
     server.breaks(Says(body={"data": [{"b64_json": nothing}]}))
     empty, edited = outcome(one := editor(server, price=0.25)), outcome(one)
-    assert isinstance(empty, Failed)
     assert (empty.fatal, empty.cost) == (False, 0.25)
     assert isinstance(edited, Edited)
     assert len(server.calls()) == 2

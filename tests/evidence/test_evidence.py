@@ -17,10 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.audit.design import assessment_key
-from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sums_of
@@ -28,7 +26,8 @@ from stillme.core.types import Assessment, Failed, Rating, Refused, Request
 from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
-from tests.command_lines import ran
+from tests.command_lines import invoke, ran
+from tests.evidence.test_archive import members_of, zipped
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 
@@ -82,16 +81,12 @@ def forge(bundle: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def changed(bundle: Path, to: Path, change: Change, *, reseal: bool = False) -> Path:
-    with zipfile.ZipFile(bundle) as source:
-        members = {name: source.read(name) for name in source.namelist()}
+    members = members_of(bundle)
     change(members)
     if reseal:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != SUMS}
         members[SUMS] = sums_of(hashes).encode()
-    with zipfile.ZipFile(to, "w") as target:
-        for name, data in members.items():
-            target.writestr(name, data)
-    return to
+    return zipped(to, *members.items())
 
 
 def in_ledger(*statements: str) -> Change:
@@ -138,8 +133,7 @@ def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
     verification = verify(bundle)
     assert verification.consistent, verification.as_text()
     assert verification.cells > 1000
-    with zipfile.ZipFile(bundle) as source:
-        names = set(source.namelist())
+    names = members_of(bundle).keys()
     tables = {f"tables/{name}.csv" for name in ("abstentions", "disparities", "estimates", "groups")}
     assert names - tables == {
         *("README.md", "SHA256SUMS", "evidence.json", "report.html", "stillme.sqlite", "tables/findings.json")
@@ -157,9 +151,9 @@ def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Pa
 def test_the_tables_are_those_of_the_run(copy: Path, bundle: Path):
     # 3: some edits failed in a way that a rerun would retry.
     ran("run", copy, "--only", "estimate", code=3)
-    with zipfile.ZipFile(bundle) as source:
-        for table in (copy / "tables").glob("*.csv"):
-            assert source.read(f"tables/{table.name}") == table.read_bytes()
+    made = {f"tables/{table.name}": table.read_bytes() for table in (copy / "tables").glob("*.csv")}
+    assert made
+    assert made.items() <= members_of(bundle).items()
 
 
 def test_sums_can_be_checked_without_stillme(bundle: Path, tmp_path: Path):
@@ -214,8 +208,7 @@ def test_a_changed_row_under_corrected_sums_is_found_by_its_numbers(forge: Calla
 def test_a_changed_table_is_named_by_file_row_and_column(bundle: Path, forge: Callable[..., Path]):
     (difference,) = verify(forge(prettier)).differences
     assert (difference.file, difference.column, difference.found) == ("tables/estimates.csv", "value", "0.0123")
-    with zipfile.ZipFile(bundle) as source:
-        rows = list(csv.DictReader(io.StringIO(source.read("tables/estimates.csv").decode())))
+    rows = list(csv.DictReader(io.StringIO(members_of(bundle)["tables/estimates.csv"].decode())))
     assert rows[difference.row - 1]["value"] == difference.expected
 
 
@@ -360,10 +353,8 @@ def test_what_is_no_bundle_is_said_in_one_sentence(tmp_path: Path):
     (tmp_path / "text.zip").write_text("no archive")
     with pytest.raises(StillmeError, match="not a complete zip"):
         verify(tmp_path / "text.zip")
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as target:
-        target.writestr("a.txt", "a")
     with pytest.raises(StillmeError, match="no SHA256SUMS"):
-        verify(tmp_path / "other.zip")
+        verify(zipped(tmp_path / "other.zip", ("a.txt", b"a")))
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -412,8 +403,7 @@ def test_labels_that_were_corrected_after_the_run_are_no_difference(tmp_path: Pa
 
 def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
     sealed = seal(RecordedRun.open(run), tmp_path / "full.zip", with_images=True)
-    with zipfile.ZipFile(sealed.file) as source:
-        names = source.namelist()
+    names = members_of(sealed.file)
     with RecordedRun.open(run) as opened:
         sources = {portrait.image.sha256 for portrait in opened.design.portraits}
         edited = {row.image for row in opened.rows() if row.image}
@@ -452,8 +442,7 @@ def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(copy: Path, tmp_path: Path,
     assert all(secret.encode() in _bytes_of(copy) for secret in secrets[:2]), "the run itself has them"
     with RecordedRun.open(copy) as opened:
         seal(opened, tmp_path / "x.zip")
-    with zipfile.ZipFile(tmp_path / "x.zip") as source:
-        everything = b"".join(source.read(name) for name in source.namelist())
+    everything = b"".join(members_of(tmp_path / "x.zip").values())
     assert b'"study": "one"' in everything, "the answer is there"
     assert not [secret for secret in (*secrets, "a-private-bucket") if secret.encode() in everything]
     assert verify(tmp_path / "x.zip").consistent
@@ -494,8 +483,7 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
     seal(RecordedRun.open(fill(audit, answer)), tmp_path / "x.zip")
     verification = verify(tmp_path / "x.zip")
     assert verification.consistent, verification.as_text()
-    with zipfile.ZipFile(tmp_path / "x.zip") as source:
-        groups = source.read("tables/estimates.csv").decode()
+    groups = members_of(tmp_path / "x.zip")["tables/estimates.csv"].decode()
     with opened_bundle(tmp_path / "x.zip") as opened:
         rows = list(opened.requests())
     assert {str(row.arm): (bool(row.withheld), row.waiting) for row in rows} == {
@@ -508,8 +496,7 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
 
 def test_the_commands(run: Path, tmp_path: Path):
     file = tmp_path / "b.zip"
-    shown = CliRunner().invoke(cli, ["export", str(run), "--bundle", str(file), "--json"])
-    sealed = json.loads(shown.output)
+    sealed = json.loads(invoke("export", run, "--bundle", file, "--json").output)
     ran("verify", file, "--root", sealed["root"])
     shown = ran("verify", file, "--root", "0" * 64, "--json", code=1)
     assert json.loads(shown.output)["differences"][0]["file"] == "SHA256SUMS"

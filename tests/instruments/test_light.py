@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from stillme.core.images import read_rgb
-from stillme.core.types import Portrait, Rated
+from stillme.core.types import Portrait
 from stillme.findings.calibration.honest import OPERATIONS, lightened
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
@@ -54,7 +54,6 @@ def verdict(measured: Measurements) -> int | None:
         assert not measured.light.known
         return None
     rating = skin_tone(measured, measured.values["skin_delta_l"])
-    assert isinstance(rating, Rated)
     return int(rating.score) - 3
 
 

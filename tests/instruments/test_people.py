@@ -12,7 +12,6 @@ from stillme.instruments.identity import cut_for, in_words
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.quality import read_quality
 from stillme.instruments.quantities import DESCRIBED
-from stillme.instruments.scene import Person
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import exposed, jpeg, one, portrait
@@ -96,7 +95,6 @@ def test_a_disclosed_group_has_its_own_cut() -> None:
 def test_a_frontal_face_is_frontal_and_a_blurred_one_blurred() -> None:
     rgb = one()
     scene = prepare(rgb).scene
-    assert isinstance(scene.person, Person)
     sharp = read_quality(scene.rgb, scene.person.mesh)
     assert max(abs(sharp.yaw), abs(sharp.pitch), abs(sharp.roll)) < 15
     assert sharp.doubts == ()

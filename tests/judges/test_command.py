@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from stillme.core.protocols import Judge
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
+from stillme.core.types import Abstained, Assessment, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
-from tests.judges.conftest import PAIR, SUIT
+from tests.judges.conftest import PAIR
 
 BRIGHTER = """
 import json, sys
@@ -83,7 +83,6 @@ def test_anything_else_is_a_failure_and_never_a_score(tmp_path: Path, program: s
     ratings = assessed(tmp_path, program).ratings
     assert ratings.keys() == {"edit_success", "brighter"}
     for rating in ratings.values():
-        assert isinstance(rating, Failed)
         assert words in rating.error
         assert rating.retryable
 
@@ -91,12 +90,6 @@ def test_anything_else_is_a_failure_and_never_a_score(tmp_path: Path, program: s
 def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(tmp_path: Path):
     assert assessed(tmp_path, prints({}), price=0.5).cost == 0.5
     assert assessed(tmp_path, "raise SystemExit(1)", price=0.5).cost == 0.0
-
-
-def test_an_edit_that_is_gone_is_a_failure(tmp_path: Path):
-    gone = ImageFile(path=tmp_path / "gone.png", sha256="0")
-    (assessment,) = judge(tmp_path, BRIGHTER).judge([Pair(edit="x", sources=PAIR.sources, edited=gone, prompt=SUIT)])
-    assert assessment.failure is not None
 
 
 def test_a_judge_must_see_the_edit(tmp_path: Path):

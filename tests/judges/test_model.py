@@ -121,7 +121,6 @@ def test_a_judge_is_blind_by_default(serve: Serve, pair_of: PairOf):
 def test_missing_labels_are_not_invented(serve: Serve, pair_of: PairOf):
     served = serve(CHAT, answer(), disclosure="paper")
     assessment = served.judged(pair_of(labels={"race": "Black"}))
-    assert assessment.failure is not None
     assert "gender, age" in assessment.failure.error
     assert served.server.calls() == []
     assert any("has no" in sentence for sentence in served.asker.problems([portrait("p0", group="a")], [SUIT]))
@@ -146,7 +145,6 @@ def test_an_axis_that_is_not_asked_is_absent(serve: Serve, pair_of: PairOf):
 def test_an_answer_without_the_target_age_is_malformed_for_aging(serve: Serve, pair_of: PairOf):
     served = serve(CHAT, answer())
     assessment = served.judged(pair_of(AGING))
-    assert assessment.failure is not None
     assert "age_accuracy" in assessment.failure.error
 
 

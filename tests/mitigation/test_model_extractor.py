@@ -202,7 +202,6 @@ def test_labels_that_only_the_merged_sentence_has_are_found():
 def test_a_model_and_the_instruments_together_make_one_prompt():
     extractor, _ = extractor_of(answered({**GOOD, "face_shape": "not visible"}))
     prompt = feature_prompt(IMAGE, [extractor, "measured"])
-    assert isinstance(prompt, FeaturePrompt)
     assert prompt.sentence.endswith(" Also maintain the face shape (oval face).")
     assert set(prompt.by) == {"fake", "measured"}
 

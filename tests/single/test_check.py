@@ -10,11 +10,10 @@ import pytest
 from PIL import Image
 
 from stillme.core import images
-from stillme.core.errors import StillmeError
 from stillme.editors.regions import regions_of
 from stillme.instruments.quantities import CHANGED, DESCRIBED
 from stillme.portraits.synthetic import portraits
-from tests.command_lines import invoke, ran
+from tests.command_lines import ran
 
 
 @pytest.fixture
@@ -25,7 +24,6 @@ def source() -> Path:
 @pytest.fixture
 def lighter(tmp_path: Path) -> Path:
     regions = regions_of(portraits()[0].image)
-    assert regions is not None
     file = tmp_path / "lighter.png"
     file.write_bytes(images.encode_png(regions.painted(skin_shift=8)))
     return file
@@ -85,10 +83,3 @@ def test_transparency_is_noted_where_there_is_any(source: Path, tmp_path: Path):
     layer.save(tmp_path / "half.png")
     (note,) = json.loads(ran("check", tmp_path / "half.png", "--source", source, "--json").stdout)["notes"]
     assert note == "The edited picture is partly transparent: the transparency was placed on white."
-
-
-def test_what_is_no_picture_is_refused_in_one_sentence(source: Path, tmp_path: Path):
-    (tmp_path / "x.png").write_bytes(b"no picture")
-    shown = invoke("check", tmp_path / "x.png", "--source", source)
-    assert isinstance(shown.exception, StillmeError)
-    assert "is not a picture" in str(shown.exception)

@@ -199,7 +199,6 @@ def test_the_flex_tier_is_asked_for_and_costs_half(serve: Serve, question: Quest
     given = served.asker.settings
     (asked,) = served.server.calls()
     assert asked.json["service_tier"] == "flex"
-    assert isinstance(reply, ModelAnswered)
     assert reply.effective["service_tier"] == "flex"
     full = given.model_copy(update={"service_tier": None}).expected_dollars()
     assert full is not None
@@ -277,7 +276,6 @@ def test_a_request_without_all_images_is_not_sent(serve: Serve, question: Questi
     served.asker.connection()
     monkeypatch.setattr(connection, "_STAND_INS", re.compile(rb"never(\d)"))
     reply = served.ask(question)
-    assert isinstance(reply, Failed)
     assert "0 of the question's 2 images" in reply.error
     assert served.server.calls() == []
 
@@ -305,6 +303,5 @@ def test_an_unreadable_image_fails_before_anything_is_sent(serve: Serve, tmp_pat
     (tmp_path / "x.png").write_bytes(b"no image")
     served = serve(CHAT, GOOD)
     reply = served.ask(Question(system="-", parts=(ImageFile.of(tmp_path / "x.png"),), answer=Verdict))
-    assert isinstance(reply, Failed)
     assert not reply.retryable
     assert served.server.calls() == []

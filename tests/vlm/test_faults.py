@@ -202,10 +202,8 @@ def test_an_answer_without_counted_tokens_has_an_unknown_cost(
     reply = served.ask(question)
     if wire is ANTHROPIC and not zero:
         # Its client cannot read a response without them.
-        assert isinstance(reply, Failed)
         assert "an HTTP 200 without `usage`" in reply.error
         return
-    assert isinstance(reply, ModelAnswered), reply
     assert (reply.cost, reply.effective["cost"]) == (0.0, "unknown")
 
 

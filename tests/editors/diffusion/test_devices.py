@@ -40,7 +40,8 @@ def workers_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pooled(offline: Folders, workers_import: None) -> Iterator[Any]:
+def pool(offline: Folders) -> Iterator[Any]:
+    """An editor on two devices."""
     editor = tiny_editor(offline, "kontext", devices=["cpu", "cpu"], batch=1)
     yield editor
     editor.close()
@@ -60,13 +61,11 @@ def edit(loaded, message, attached):
 
 
 @pytest.fixture
-def restartable(offline: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two workers that return the source: how they die and start again has nothing to do with torch."""
+def restartable(pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Its workers return the source: how they die and start again has nothing to do with torch."""
     (tmp_path / "backend.py").write_text(WITHOUT_TORCH)
     monkeypatch.setattr(device_pool, "BACKEND", tmp_path / "backend.py")
-    editor = tiny_editor(offline, "kontext", devices=["cpu", "cpu"], batch=1)
-    yield editor
-    editor.close()
+    return pool
 
 
 def workers_of(editor: Any) -> list[int]:
@@ -81,15 +80,17 @@ def edited_by_threads(editor: Any, requests: Sequence[Request]) -> list[EditOutc
         return [outcome for [outcome] in threads.map(lambda request: list(editor.edit([request])), requests)]
 
 
-def test_two_processes_make_the_same_pictures_as_one(offline: Folders, ask: Ask, pooled: Any) -> None:
+def test_two_processes_make_the_same_pictures_as_one(
+    offline: Folders, ask: Ask, workers_import: None, pool: Any
+) -> None:
     requests = [ask(f"Wear hat {number}.", seed=number) for number in range(6)]
     alone = list(tiny_editor(offline, "kontext", batch=1).edit(requests))
-    shared = edited_by_threads(pooled, requests)
+    shared = edited_by_threads(pool, requests)
     for left, right in zip(alone, shared, strict=True):
         assert np.array_equal(rgb(left), rgb(right))
-    first, second = (psutil.Process(pid) for pid in workers_of(pooled))
+    first, second = (psutil.Process(pid) for pid in workers_of(pool))
     assert min(first.cpu_times().user, second.cpu_times().user) > 1, "both imported torch and worked"
-    pooled.close()
+    pool.close()
     assert all_end([first.pid, second.pid])
 
 

@@ -53,7 +53,6 @@ def tiny_editor(folders: Folders, kind: str, **changes: Any) -> DiffusersEditor:
 
 
 def rgb(outcome: EditOutcome) -> NDArray[np.int16]:
-    assert isinstance(outcome, Edited), outcome
     return np.asarray(Image.open(io.BytesIO(outcome.image)), dtype=np.int16)
 
 
@@ -196,7 +195,6 @@ def test_out_of_memory_is_always_the_same_failure_and_never_a_refusal(offline: F
     loaded.pipe.transformer.forward = forward
     first, second = (edit_one(editor, ask(text)) for text in "ab")
     assert first == second
-    assert isinstance(first, Failed)
     assert not first.retryable
     assert first.error == (
         'out of memory: not even one edit fits; write `quantisation = "bitsandbytes-4bit"` or `offload = "model"` or '
@@ -244,7 +242,6 @@ def test_weights_that_do_not_load_fail_every_request_and_are_tried_once(
     editor = tiny_editor({"flux2": tmp_path / "broken"}, "flux2")
     outcomes = list(editor.edit([ask("a"), ask("b", people=(1,))]))
     assert outcomes[0] is outcomes[1]
-    assert isinstance(outcomes[0], Failed)
     assert outcomes[0].fatal
     assert "cannot be loaded" in outcomes[0].error
 

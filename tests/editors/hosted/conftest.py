@@ -24,9 +24,9 @@ KEY = "hf_sk-loopback-0123456789"
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "FAL_KEY", "REPLICATE_API_TOKEN"):
-        monkeypatch.setenv(name, KEY)
-    for name in ("AZURE_OPENAI_API_KEY", "BFL_API_KEY", "DASHSCOPE_API_KEY", "COMFYUI_TOKEN"):
+    for name in ("OPENAI", "GEMINI", "AZURE_OPENAI", "BFL", "DASHSCOPE"):
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    for name in ("FAL_KEY", "REPLICATE_API_TOKEN", "COMFYUI_TOKEN"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setattr("google.auth.default", lambda **_: (Credentials(token=KEY), "people"))
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)

@@ -109,6 +109,8 @@ REFUSALS: list[tuple[Provider, list[Fault], str, str, float | None]] = [
     (FAL, [fal_detail("content_policy_violation", CHECKER)], CHECKER, "detail.type = content_policy_violation", None),
     (FAL, [FAL_DONE, (FAL_RESULT, fal_detail("content_policy_violation", CHECKER))], CHECKER,
      "detail.type = content_policy_violation", None),
+    # The picture was made before it was withheld.
+    (FAL, [FAL_DONE, (FAL_RESULT, Says(body=NSFW))], "", "has_nsfw_concepts = True", 0.045),
     (GEMINI, [Says(body=BLOCKED)], "PROHIBITED_CONTENT", "promptFeedback.blockReason = PROHIBITED_CONTENT",
      1000 * 0.5 / 1e6),
     *((provider, [gemini_says(finishReason=reason, finishMessage=UNABLE)], UNABLE, f"finishReason = {reason}", None)
@@ -142,14 +144,6 @@ def answer(server: Any, answers: list[Fault]) -> None:
     for fault in answers:
         place, says = fault if isinstance(fault, tuple) else ("", fault)
         server.breaks(says, at=place)
-
-
-def test_a_marked_picture_is_a_refusal_that_was_charged(at: At):
-    desk = at(FAL)
-    answer(desk.server, [FAL_DONE, (FAL_RESULT, Says(body=NSFW))])
-    outcome = must_be(Refused, desk.ask())
-    assert outcome.effective["signal"] == "has_nsfw_concepts = True"
-    assert outcome.cost > 0, "the picture was made before it was withheld"
 
 
 @pytest.mark.parametrize(
