@@ -70,25 +70,13 @@ def test_a_function_is_called_with_what_it_asks_for():
     assert np.array_equal(np.asarray(call["pictures"][2]), images.read_rgb(second.image.path))
 
 
-def test_the_prompt_is_what_the_arm_makes_of_it():
+def test_the_prompt_is_what_the_arm_makes_of_it_and_a_picture_that_exif_turns_is_upright(tmp_path: Path):
     """A function that asked for the bare prompt would edit without the feature sentence, and nobody would notice."""
-    prompts_read: list[str] = []
-
-    def edit(image: Image.Image, prompt: str) -> Image.Image:
-        prompts_read.append(prompt)
-        return image
-
-    editor = FunctionEditor.of(edit)
-    list(editor.edit([request(editor, instruction="Keep the freckles. Make it grey.")]))
-    assert prompts_read == ["Keep the freckles. Make it grey."]
-
-
-def test_a_picture_that_exif_turns_is_handed_over_upright(tmp_path: Path):
-    sizes: list[tuple[int, int]] = []
-    editor = FunctionEditor.of(lambda image: sizes.append(image.size) or image)
+    calls: list[tuple[object, str]] = []
+    editor = FunctionEditor.of(lambda image, prompt: calls.append((image.size, prompt)) or image)
     who = replace(portraits()[0], image=on_its_side(tmp_path))
-    list(editor.edit([replace(request(editor), portraits=(who,))]))
-    assert sizes == [(4, 8)]
+    list(editor.edit([replace(request(editor, instruction="Keep the freckles. Make it grey."), portraits=(who,))]))
+    assert calls == [((4, 8), "Keep the freckles. Make it grey.")]
 
 
 def test_every_way_to_return_a_picture_is_accepted(tmp_path: Path):

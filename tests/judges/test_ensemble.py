@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.core import rubric
-from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.errors import StillmeError
 from stillme.core.types import Abstained
 from stillme.judges.ensemble import PRIORITIES, RULES, Combined, combine, flag
 
@@ -92,19 +92,17 @@ def test_worst_counts_most_against_the_editor(scores: list[float], axis: str) ->
         assert math.isclose(abs(chosen - unchanged), max(abs(score - unchanged) for score in scores))
 
 
-def test_a_rule_for_two_judges_rejects_three() -> None:
-    with pytest.raises(StillmeError, match="two judges, not 3"):
-        combine([1.0, 2.0, 3.0], rule="paper", axis="skin_tone")
-
-
-def test_an_unknown_rule_names_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'median'"):
-        combine([1.0], rule="medain", axis="skin_tone")
-
-
-def test_worst_needs_to_know_the_axis() -> None:
-    with pytest.raises(UnknownName, match="skin_tone"):
-        combine([1.0, 2.0], rule="worst", axis="skin_tones")
+@pytest.mark.parametrize(
+    ("scores", "rule", "axis", "words"),
+    [
+        ([1.0, 2.0, 3.0], "paper", "skin_tone", "two judges, not 3"),
+        ([1.0], "medain", "skin_tone", "Did you mean 'median'"),
+        ([1.0, 2.0], "worst", "skin_tones", "skin_tone"),
+    ],
+)
+def test_what_cannot_be_combined_is_named(scores: list[float], rule: str, axis: str, words: str) -> None:
+    with pytest.raises(StillmeError, match=words):
+        combine(scores, rule=rule, axis=axis)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

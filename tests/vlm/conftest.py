@@ -16,7 +16,7 @@ from stillme.judges.vlm import Model, ModelSettings, Question, Reply
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.vlm.servers import WIRE_FORMATS, ModelInput, Script, Scripted, WireFormat, set_keys, write_images
 
-every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
+every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.provider)
 
 
 class Verdict(BaseModel):

@@ -90,7 +90,7 @@ BAD = {
         *((CHAT, bad) for bad in BAD.values()),
         *((wire, BAD["a score of 6"]) for wire in WIRE_FORMATS if wire is not CHAT),
     ],
-    ids=[*BAD, *(f"a score of 6, {wire.name}" for wire in WIRE_FORMATS if wire is not CHAT)],
+    ids=[*BAD, *(f"a score of 6, {wire.provider}" for wire in WIRE_FORMATS if wire is not CHAT)],
 )
 def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, question: Question, bad: str):
     served = serve(wire, bad, GOOD)
@@ -134,7 +134,7 @@ def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
         (ANTHROPIC, {"detail": "high"}),
         (GEMINI, {"verbosity": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, WireFormat) else next(iter(value)),
+    ids=lambda value: value.provider if isinstance(value, WireFormat) else next(iter(value)),
 )
 def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
     serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
@@ -156,7 +156,7 @@ def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
         (GEMINI, {"temperature": 0.1, "effort": "low", "detail": "high", "service_tier": "flex"}),
         (ANTHROPIC, {"effort": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, WireFormat) else "",
+    ids=lambda value: value.provider if isinstance(value, WireFormat) else "",
 )
 def test_every_supported_setting_reaches_the_provider(
     serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question

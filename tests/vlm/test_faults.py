@@ -65,7 +65,7 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("wire", "says", "flags"),
     FAULTS,
-    ids=[f"{wire.name}-{says.status}-{says.body['error']['message'][:20]}" for wire, says, _ in FAULTS],
+    ids=[f"{wire.provider}-{says.status}-{says.body['error']['message'][:20]}" for wire, says, _ in FAULTS],
 )
 def test_a_fault_says_who_must_act(
     serve: Serve, wire: WireFormat, says: Says, flags: tuple[bool, bool, bool], question: Question
@@ -95,7 +95,7 @@ IN_THE_BODY = refused(429, "Quota exceeded.", code=429, status="RESOURCE_EXHAUST
 @pytest.mark.parametrize(
     ("wire", "says"),
     [*((wire, IN_A_HEADER) for wire in WIRE_FORMATS), (GEMINI, IN_THE_BODY)],
-    ids=[*(wire.name for wire in WIRE_FORMATS), "google, in the body"],
+    ids=[*(wire.provider for wire in WIRE_FORMATS), "google, in the body"],
 )
 def test_a_rate_limit_tells_how_long(serve: Serve, wire: WireFormat, says: Says, question: Question):
     assert failed(serve(wire, GOOD), question, says).retry_after == 37.5
