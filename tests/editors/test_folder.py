@@ -186,6 +186,7 @@ def test_a_changed_file_changes_its_own_fingerprint_only(tmp_path: Path):
 def test_whether_it_must_be_complete_is_no_part_of_the_key(tmp_path: Path):
     assert folder(tmp_path, complete=True).spec.key == folder(tmp_path).spec.key
     assert folder(tmp_path, "{portrait}_{prompt}.png").spec.key != folder(tmp_path).spec.key
+    assert manifest(tmp_path, "file,portrait,prompt").spec.parameters["manifest"]
 
 
 @pytest.fixture
