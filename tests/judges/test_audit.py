@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tomli_w
-from PIL import Image
 
 from stillme.api.pipeline import RunOptions, RunResult, run_stages
 from stillme.core.errors import StillmeError
@@ -18,6 +16,7 @@ from stillme.runs.store import Store
 from stillme.work.tally import Ended
 from tests.editors.hosted.loopback import Loopback, Says
 from tests.judges.conftest import answer
+from tests.pictures import noise
 from tests.vlm.servers import CHAT, GEMINI, RESPONSES, Scripted, WireFormat
 
 EDITS = 2
@@ -31,8 +30,7 @@ class Run:
         portraits = folder / "portraits"
         portraits.mkdir(parents=True)
         for index in range(EDITS):
-            pixels = np.random.default_rng(index).integers(0, 255, (64, 64, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(portraits / f"p{index}.png")
+            noise(portraits / f"p{index}.png", seed=index)
         rows = ["file,group,race,gender,age", "p0.png,a,x,y,30s", "p1.png,b,z,y,30s"]
         (portraits / "portraits.csv").write_text("\n".join(rows))
         audit = {

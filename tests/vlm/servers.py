@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.core.types import ImageFile
 from tests.editors.hosted.loopback import Asked, Loopback, Says
+from tests.pictures import noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,12 +236,7 @@ def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_images(folder: Path, *widths: int) -> list[ImageFile]:
     """Noise of these widths."""
-    files = []
-    for index, width in enumerate(widths):
-        file = folder / f"Black_woman_{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, width, 3), dtype=np.uint8)).save(file)
-        files.append(ImageFile.of(file))
-    return files
+    return [noise(folder / f"Black_woman_{place}.png", width, 40, seed=place) for place, width in enumerate(widths)]
 
 
 @dataclass

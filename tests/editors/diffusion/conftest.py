@@ -7,12 +7,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from stillme.core.types import ImageFile, Portrait, Prompt, Request, Spec
+from stillme.core.types import Portrait, Prompt, Request, Spec
 from tests.editors.diffusion import tiny
+from tests.pictures import noise
 from tests.records import portrait, prompt, request
 
 MISSING = [name for name in ("torch", "diffusers", "transformers", "accelerate") if find_spec(name) is None]
@@ -81,9 +80,7 @@ def offline(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 def picture(path: Path, *, seed: int = 0, width: int = SMALL, height: int = SMALL) -> Portrait:
     """A portrait that is noise."""
-    noise = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path)
-    return replace(portrait(path.stem), image=ImageFile.of(path))
+    return replace(portrait(path.stem), image=noise(path, width, height, seed=seed))
 
 
 def asked(text: str = "Add a hat.", name: str = "O-01") -> Prompt:

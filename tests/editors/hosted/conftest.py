@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from google.oauth2.credentials import Credentials
-from PIL import Image
 
 from stillme.core.protocols import Editor
-from stillme.core.types import EditOutcome, ImageFile, Portrait, Request
+from stillme.core.types import EditOutcome, Portrait, Request
 from tests.editors.hosted.loopback import Loopback
 from tests.editors.hosted.providers import Provider
+from tests.pictures import noise
 from tests.records import portrait, request
 
 KEY = "hf_sk-loopback-0123456789"
@@ -35,12 +34,10 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def people(tmp_path: Path) -> list[Portrait]:
     """Three portraits with something to see in each."""
-    portraits = []
-    for index in range(3):
-        file = tmp_path / f"p{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(file)
-        portraits.append(replace(portrait(f"p{index}", group="ab"[index % 2]), image=ImageFile.of(file)))
-    return portraits
+    files = [noise(tmp_path / f"p{index}.png", 16, 16, seed=index) for index in range(3)]
+    return [
+        replace(portrait(file.path.stem, group=group), image=file) for file, group in zip(files, "aba", strict=True)
+    ]
 
 
 class Desk:
