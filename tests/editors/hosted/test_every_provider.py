@@ -73,9 +73,8 @@ FAULTS: list[tuple[Says, tuple[bool, bool, bool], str]] = [
 
 @every_provider
 @pytest.mark.parametrize(("says", "flags", "words"), FAULTS)
-def test_a_fault_says_who_must_act_and_is_never_a_refusal(
-    provider: Provider, at: At, says: Says, flags: tuple[bool, bool, bool], words: str
-):
+def test_an_outage_is_not_a_refusal(provider: Provider, at: At, says: Says, flags: tuple[bool, bool, bool], words: str):
+    """Nor is any other fault: each says who must act."""
     desk = at(provider)
     desk.server.breaks(says, at=provider.submit)
     outcome = failed(desk)
