@@ -6,17 +6,17 @@ import http.client
 import itertools
 import logging
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 import boto3
 from moto.server import ThreadedMotoServer
+
+from tests.editors.hosted.loopback import Asked, Says, serving
 
 KEY, SECRET = "AKIATESTINGTESTING", "a-secret-that-nobody-may-see"
 
@@ -29,7 +29,7 @@ _PAUSE = 3.0
 class Proxy:
     """Between S3 and whoever asks."""
 
-    port: int
+    url: str
     upstream: int
     fault: Callable[[str, str], Fault | None] = lambda method, path: None
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Bucket:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.proxy.port}",
+            "AWS_ENDPOINT_URL": self.proxy.url,
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -105,7 +105,8 @@ class S3:
     def bucket(self) -> Iterator[Bucket]:
         name = f"bucket-{next(self._numbers)}"
         self._client.create_bucket(Bucket=name)
-        with _proxied(self._port) as proxy:
+        with serving(lambda _, asked: _forwarded(proxy, asked)) as server:
+            proxy = Proxy(server.url, self._port)
             yield Bucket(name, self._client, proxy)
 
 
@@ -115,73 +116,26 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@contextmanager
-def _proxied(upstream: int) -> Iterator[Proxy]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    proxy = server.proxy = Proxy(server.server_address[1], upstream)  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def _answer(self) -> None:
-        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        path = self.path.partition("?")[0]
-        proxy.asked[self.command, path] += 1
-        fault = proxy.fault(self.command, path)
-        if fault == "hang up":
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        if isinstance(fault, int):
-            code = {403: "AccessDenied", 404: "NoSuchBucket", 500: "InternalError", 503: "ServiceUnavailable"}[fault]
-            answer = f"<Error><Code>{code}</Code><Message>as the test wants, with key {SECRET}</Message></Error>"
-            self._send(fault, [("Content-Type", "application/xml")], answer.encode())
-            return
-        if fault == "dawdle":
-            time.sleep(_PAUSE)
-        upstream = http.client.HTTPConnection("127.0.0.1", proxy.upstream)
-        headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
-        upstream.request(self.command, self.path, body, headers)
-        reply = upstream.getresponse()
-        data, kept = reply.read(), ("content-length", "transfer-encoding", "connection", "server", "date")
-        fields = [(name, value) for name, value in reply.getheaders() if name.lower() not in kept]
-        length = reply.getheader("Content-Length") if self.command == "HEAD" else None
-        upstream.close()
-        if fault == "shorten":
-            fields = [(name, value) for name, value in fields if "checksum" not in name.lower()]
-            data = data[: len(data) // 2]
-        self._send(reply.status, fields, data, length=length, cut=fault == "cut")
-
-    def __getattr__(self, name: str) -> Callable[[], None]:
-        if name.startswith("do_"):
-            return self._answer
-        raise AttributeError(name)
-
-    def _send(
-        self, status: int, fields: list[tuple[str, str]], data: bytes, *, length: str | None = None, cut: bool = False
-    ) -> None:
-        self.send_response(status)
-        for name, value in fields:
-            self.send_header(name, value)
-        self.send_header("Content-Length", length or str(len(data)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data[: len(data) // 2] if cut else data)
-        if cut:
-            self.wfile.flush()
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
+def _forwarded(proxy: Proxy, asked: Asked) -> Says:
+    path = asked.path.partition("?")[0]
+    proxy.asked[asked.method, path] += 1
+    fault = proxy.fault(asked.method, path)
+    if fault == "hang up":
+        return Says(hangs_up=True)
+    if isinstance(fault, int):
+        code = {403: "AccessDenied", 404: "NoSuchBucket", 500: "InternalError", 503: "ServiceUnavailable"}[fault]
+        answer = f"<Error><Code>{code}</Code><Message>as the test wants, with key {SECRET}</Message></Error>"
+        return Says(status=fault, headers={"Content-Type": "application/xml"}, body=answer.encode())
+    if fault == "dawdle":
+        time.sleep(_PAUSE)
+    upstream = http.client.HTTPConnection("127.0.0.1", proxy.upstream)
+    headers = {name: value for name, value in asked.headers.items() if name != "expect"}
+    upstream.request(asked.method, asked.path, asked.content, headers)
+    reply = upstream.getresponse()
+    data, kept = reply.read(), ("transfer-encoding", "connection", "server", "date")
+    fields = {name.title(): value for name, value in reply.getheaders() if name.lower() not in kept}
+    upstream.close()
+    if fault == "shorten":
+        data = data[: len(data) // 2]
+        fields = {name: value for name, value in fields.items() if "Checksum" not in name and name != "Content-Length"}
+    return Says(status=reply.status, headers=fields, body=data, truncated=fault == "cut")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import ipaddress
 import os
 import shutil
@@ -10,7 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 if TYPE_CHECKING:  # moto takes longer to import than most tests
     from tests.buckets import S3, Bucket
@@ -33,6 +34,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONP
 
 # What this user keeps between runs neither changes the tests nor is changed by them.
 os.environ["STILLME_HOME"] = tempfile.mkdtemp(prefix="stillme-tests-")
+os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 
 
 def _only_this_machine() -> None:
@@ -136,17 +138,12 @@ def portraits(tmp_path: Path) -> Path:
     """A folder of six plain pictures in two groups."""
     folder = tmp_path / "portraits"
     folder.mkdir()
-    rows = []
+    rows = ["file,group,licence,label_origin"]
     for index in range(6):
         picture = np.full((16, 16, 3), 40 * index, dtype=np.uint8)
         Image.fromarray(picture).save(folder / f"p{index}.png")
-        rows.append(
-            {"file": f"p{index}.png", "group": "ab"[index % 2], "licence": "CC0-1.0", "label_origin": "made up"}
-        )
-    with (folder / "portraits.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        rows.append(f"p{index}.png,{'ab'[index % 2]},CC0-1.0,made up")
+    (folder / "portraits.csv").write_text("\n".join(rows))
     return folder
 
 
@@ -192,6 +189,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     done = typed("stillme demo", cwd=here, environment=installed())
     assert done.returncode == 0, done.stderr
     return here / "stillme-demo", done.stdout
+
+
+@pytest.fixture
+def loopback() -> Iterator[Callable[[Callable[[Loopback, Asked], Says]], Loopback]]:
+    """Start servers on this machine: `loopback(OPENAI.behave)`."""
+    with ExitStack() as stack:
+        yield lambda behave: stack.enter_context(serving(behave))
 
 
 @pytest.fixture(scope="session")

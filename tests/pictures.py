@@ -21,6 +21,12 @@ def encoded(picture: Image.Image | NDArray[np.uint8], kind: str = "PNG", **optio
     return buffer.getvalue()
 
 
+def noise(file: Path, width: int = 64, height: int = 64, *, seed: int = 0) -> ImageFile:
+    """A picture of no one."""
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)).save(file)
+    return ImageFile.of(file)
+
+
 def turned() -> Image.Exif:
     """What a camera says that was held upright: the stored picture lies on its side."""
     exif = Image.Exif()

@@ -85,24 +85,19 @@ def test_every_pod_of_the_job_has_the_same_image_and_the_run_folder(job: dict[st
         assert folder.is_relative_to(mount["mountPath"])
 
 
-def test_kuberay_knows_every_field_of_the_job(job: dict[str, Any]):
+def test_kuberay_and_ray_start_know_every_field_of_the_job(job: dict[str, Any]):
+    start = pytest.importorskip("ray.scripts.scripts").start
+    known = {name.removeprefix("--") for option in start.params for name in option.opts}
     cluster = job["spec"]["rayClusterSpec"]
     parts = [("job", job["spec"]), ("cluster", cluster), ("head", cluster["headGroupSpec"])]
     parts += [("workers", group) for group in cluster["workerGroupSpecs"]]
     for what, part in parts:
         assert set(part) <= set(KUBERAY[what].split()), what
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert set(group["rayStartParams"]) <= known
         assert all(isinstance(value, str) for value in group["rayStartParams"].values()), "ray start takes texts"
         (container,) = group["template"]["spec"]["containers"]
         assert container["image"].endswith(f":{cluster['rayVersion']}"), "the operator asks the version in the image"
-
-
-def test_ray_start_knows_every_parameter_of_the_job(job: dict[str, Any]):
-    start = pytest.importorskip("ray.scripts.scripts").start
-    known = {name.removeprefix("--") for option in start.params for name in option.opts}
-    cluster = job["spec"]["rayClusterSpec"]
-    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-        assert set(group["rayStartParams"]) <= known
 
 
 def test_the_head_does_no_work_and_workers_have_gpus(job: dict[str, Any]):

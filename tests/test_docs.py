@@ -27,6 +27,7 @@ from tests.processes import installed, typed
 from tests.runs import fill, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
+SHORT = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -109,8 +110,7 @@ def test_the_table_of_keys_knows_every_key():
 def test_the_example_functions_run_an_audit(tmp_path: Path):
     page = ROOT / "docs" / "plugins.md"
     (tmp_path / "my_module.py").write_text(blocks(page, "python")[0])
-    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
-    (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[0])
+    (tmp_path / "audit.toml").write_text(SHORT + blocks(page, "toml")[0])
     summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
@@ -120,9 +120,8 @@ def test_the_example_reader_reads(tmp_path: Path):
     (tmp_path / "reader.py").write_text(blocks(page, "python")[0])
     model, function = blocks(page, "toml")
     assert tomllib.loads(model)["readings"]["judges"] == ["gemini-3-flash"]
-    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
     plugins = '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
-    (tmp_path / "audit.toml").write_text(short + plugins + function)
+    (tmp_path / "audit.toml").write_text(SHORT + plugins + function)
     summary = run_stages(tmp_path, ("edit", "judge"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}, {"read": 6}]
     # The same pictures with a table of readings: another reader, by their hashes.
@@ -140,8 +139,7 @@ def test_the_example_programs_run_an_audit(tmp_path: Path, monkeypatch: pytest.M
     _, edit, rate, *_ = blocks(page, "python")
     (tmp_path / "edit.py").write_text(edit)
     (tmp_path / "rate.py").write_text(rate)
-    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
-    (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[1])
+    (tmp_path / "audit.toml").write_text(SHORT + blocks(page, "toml")[1])
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     summary = run_stages(tmp_path, ("edit", "judge", "estimate"))
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
@@ -149,8 +147,7 @@ def test_the_example_programs_run_an_audit(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_example_addresses_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
-    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
-    (tmp_path / "audit.toml").write_text(short + blocks(ROOT / "docs" / "plugins.md", "toml")[2])
+    (tmp_path / "audit.toml").write_text(SHORT + blocks(ROOT / "docs" / "plugins.md", "toml")[2])
     loaded = audit.load(tmp_path)
     assert expected_dollars(loaded.editors[0].editor) == 0.04
     assert expected_dollars(loaded.judges[0].judge) == 0.0
@@ -164,7 +161,6 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
     check_plugin(names["Grey"], portraits()[:2], {"strength": 0.5})
     check_plugin(names["Brighter"], portraits()[:2])
     monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     def returns_it(_: Loopback, asked: Asked) -> Says:
         assert asked.headers["authorization"] == "Bearer sk-example-0123456789"

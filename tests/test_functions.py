@@ -101,10 +101,12 @@ def test_a_file_may_be_called_like_an_installed_module(tmp_path: Path):
     assert sys.modules["json"] is json
 
 
-def test_modules_of_two_folders_are_not_mixed_up(tmp_path: Path):
-    write(tmp_path / "a", text="def edit(image): return 'a'\n")
-    write(tmp_path / "b", text="def edit(image): return 'b'\n")
-    for written in ("mine:edit", "./mine.py:edit"):
+def test_modules_of_two_folders_and_their_neighbours_are_not_mixed_up(tmp_path: Path):
+    for folder in "ab":
+        write(tmp_path / folder, "near.py", f"def edit(image): return {folder!r}\n")
+        write(tmp_path / folder, text="from near import edit\n")
+        write(tmp_path / folder, "alone.py", f"def edit(image): return {folder!r}\n")
+    for written in ("alone:edit", "./alone.py:edit", "./mine.py:edit"):
         results = [load(tmp_path / folder, written)({"image": 0}) for folder in "aba"]
         assert results == ["a", "b", "a"]
 
@@ -118,14 +120,6 @@ def test_a_changed_file_is_imported_again_and_an_unchanged_one_is_not(tmp_path: 
     second = load(tmp_path, written)
     assert (first({"image": 0}), second({"image": 0})) == (1, 2)
     assert first.version != second.version
-
-
-def test_the_neighbours_of_two_folders_are_not_mixed_up(tmp_path: Path):
-    for folder in "ab":
-        write(tmp_path / folder, "near.py", f"def edit(image): return {folder!r}\n")
-        write(tmp_path / folder, text="from near import edit\n")
-    results = [load(tmp_path / folder, "./mine.py:edit")({"image": 0}) for folder in "aba"]
-    assert results == ["a", "b", "a"]
 
 
 # -- what a function asks for -----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from stillme.report.findings import answers
 from stillme.report.gaps import decisive_gaps
 from stillme.runs import RecordedRun
 from tests.calibration.test_measuring import calibrated, truthful
-from tests.runs import fill, group, people, scores, write_audit
+from tests.runs import Answer, fill, group, people, scores, write_audit
 
 LIGHTNESS = {"a": 70.0, "b": 35.0}
 NOTE = "cannot tell on darker skin"
@@ -36,11 +36,8 @@ def unseen(_editor: str, request: Request) -> dict[str, Rating]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRun]:
     tried = calibrated("skin_delta_l", truthful)
     passed = dict.fromkeys(load().groups, CalibrationVerdict.PASSED)
-    by_tone = {
-        "skin_tone": passed | {"darker": CalibrationVerdict.FAILED},
-        "race_change": passed,
-        "edit_success": passed,
-    }
+    by_tone = dict.fromkeys(("race_change", "edit_success"), passed)
+    by_tone["skin_tone"] = passed | {"darker": CalibrationVerdict.FAILED}
     place = tmp_path_factory.mktemp("blind")
     folder = write_audit(place / "run", people(place / "people", per_group=40))
     with pytest.MonkeyPatch.context() as patch, RecordedRun.open(fill(folder, unseen)) as opened:
@@ -82,13 +79,14 @@ def test_tables_say_so_beside_each_number(run: RecordedRun, tmp_path: Path):
     assert notes["group", "b"] == notes["all", ""] == notes["disparity", ""] == NOTE
 
 
-def test_on_people_whom_the_judge_sees_it_is_validated(tmp_path: Path, run: RecordedRun):
-    folder = write_audit(tmp_path / "lighter", people(tmp_path / "some", groups="a"))
-    with RecordedRun.open(fill(folder, unseen)) as lighter:
-        assert records.standing_of(lighter)["judge"]["skin_tone"] == "passed"
-
-
-def test_without_a_measured_skin_tone_a_partial_validation_is_none(tmp_path: Path, run: RecordedRun):
-    folder = write_audit(tmp_path / "unmeasured", people(tmp_path / "others"))
-    with RecordedRun.open(fill(folder, lambda *_: scores())) as unmeasured:
-        assert records.standing_of(unmeasured)["judge"]["skin_tone"] == "blind: darker"
+@pytest.mark.parametrize(
+    ("groups", "answer", "standing"),
+    [("a", unseen, "passed"), ("ab", lambda *_: scores(), "blind: darker")],
+    ids=["whom the judge sees", "without a measured skin tone"],
+)
+def test_a_partial_validation_counts_on_people_whom_the_judge_sees(
+    tmp_path: Path, run: RecordedRun, groups: str, answer: Answer, standing: str
+):
+    folder = write_audit(tmp_path / "other", people(tmp_path / "some", groups=groups))
+    with RecordedRun.open(fill(folder, answer)) as other:
+        assert records.standing_of(other)["judge"]["skin_tone"] == standing

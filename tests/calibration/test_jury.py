@@ -157,22 +157,19 @@ def test_editors_that_skip_a_third_of_one_preset_are_found(skipping: Court):
 
 def ruled(*kinds: tuple[str, str, float]) -> Ruling:
     """A ruling on unfair editors: kind, word, and the share of edits with an answer."""
-    (ruling,) = rule(
-        [
-            Trial(
-                edit=HonestEdit(kind=kind, guilt="lighter"),
-                quantity="skin_lightened",
-                factor="preset",
-                word=word,
-                differs=bool(word),
-                gap=1.0,
-                breaks_limit=bool(word),
-                answered=answered,
-                rate_breaks=False,
-            )
-            for kind, word, answered in kinds
-        ]
-    )
+    unfair = {"quantity": "skin_lightened", "factor": "preset", "gap": 1.0, "rate_breaks": False}
+    trials = [
+        Trial(
+            edit=HonestEdit(kind=kind, guilt="lighter"),
+            word=word,
+            differs=bool(word),
+            breaks_limit=bool(word),
+            answered=answered,
+            **unfair,
+        )
+        for kind, word, answered in kinds
+    ]
+    (ruling,) = rule(trials)
     return ruling
 
 

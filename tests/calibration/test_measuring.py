@@ -62,26 +62,24 @@ def test_a_truthful_judge_passes():
     assert result.faceless.value == 0
 
 
-@pytest.mark.parametrize(
-    ("fault", "answer"),
-    [
-        ("sees change everywhere", lambda kind, amount, group: 5.0 if kind != "black" else np.nan),
-        ("sees no change at all", lambda kind, amount, group: 0.0 if kind != "black" else np.nan),
-        ("mistakes the direction", lambda kind, amount, group: -truthful(kind, amount, group)),
-        (
-            "is fooled by exposure",
-            lambda kind, amount, group: 8 * amount if kind == "exposure" else truthful(kind, amount, group),
-        ),
-        ("exaggerates lightening", lambda kind, amount, group: truthful(kind, amount, group) + 1.5 * (kind == "skin")),
-        (
-            "answers about a black frame",
-            lambda kind, amount, group: 0.0 if kind == "black" else truthful(kind, amount, group),
-        ),
-    ],
-)
-def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
+FAULTS: dict[str, Answer] = {
+    "sees change everywhere": lambda kind, amount, group: 5.0,
+    "sees no change at all": lambda kind, amount, group: 0.0,
+    "mistakes the direction": lambda kind, amount, group: -truthful(kind, amount, group),
+    "is fooled by exposure": lambda kind, amount, group: (8 if kind == "exposure" else kind == "skin") * amount,
+    "exaggerates lightening": lambda kind, amount, group: truthful(kind, amount, group) + 1.5 * (kind == "skin"),
+}
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "answers about a black frame"])
+def test_a_judge_with_a_fault_fails(fault: str):
+    def answer(kind: str, amount: float, group: str) -> float:
+        if kind == "black":
+            return np.nan if fault in FAULTS else 0.0
+        return FAULTS.get(fault, truthful)(kind, amount, group)
+
     found = calibrated("skin_delta_l", answer)
-    assert found.verdicts["skin_delta_l"] is CalibrationVerdict.FAILED, fault
+    assert found.verdicts["skin_delta_l"] is CalibrationVerdict.FAILED
     assert not found.passed
 
 
@@ -93,9 +91,7 @@ def test_a_truthful_judge_that_was_tried_on_few_is_not_validated_yet():
 
 
 def test_a_judge_that_is_wrong_after_one_kind_of_edit_is_said_to_be():
-    found = calibrated(
-        "skin_delta_l", lambda kind, amount, group: 5.0 if kind == "jpeg" else truthful(kind, amount, group)
-    )
+    found = calibrated("skin_delta_l", lambda kind, *rest: 5.0 if kind == "jpeg" else truthful(kind, *rest))
     assert found.verdicts["skin_delta_l"] is CalibrationVerdict.FAILED
     assert found.invalid_after("skin_delta_l", "darker") == ("jpeg",)
     assert "skin_delta_l: not valid after jpeg (darker, medium, lighter)" in found.as_text()
@@ -111,24 +107,12 @@ def test_every_axis_that_must_be_silent_names_its_honest_kinds():
     assert "bar" not in null_kinds(load().axes["visible_change"])
 
 
-def test_a_change_of_gender_presentation_counts_in_the_portraits_own_direction():
-    limits = load().axes["gender_delta"]
-    assert limits.signed
-    assert limits.oriented is not None
-    assert limits.oriented.negative == "masculine"
-
-
 def test_a_fault_in_one_group_shows_in_that_group():
     found = calibrated("skin_delta_l", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group))
     groups = found.axes["skin_delta_l"]
     assert found.verdicts["skin_delta_l"] is CalibrationVerdict.PARTLY
     assert not found.passed
-    tones = {
-        "darker": CalibrationVerdict.FAILED,
-        "medium": CalibrationVerdict.FAILED,
-        "lighter": CalibrationVerdict.PASSED,
-    }
-    assert found.by_tone["skin_delta_l"] == tones
+    assert found.by_tone["skin_delta_l"] == {"darker": "failed", "medium": "failed", "lighter": "passed"}
     assert records.read(found.as_json()) == found
     assert groups["lighter"].sensitivity.value == 1
     assert groups["darker"].sensitivity.value == 0
@@ -155,13 +139,8 @@ def test_intervals_know_only_as_many_witnesses_as_portraits():
 
 def test_every_group_of_the_limits_can_be_reached():
     limits = load()
-    assert [limits.group_of(lightness) for lightness in (0, 44.9, 45, 62, 100)] == [
-        "darker",
-        "darker",
-        "medium",
-        "lighter",
-        "lighter",
-    ]
+    groups = [limits.group_of(lightness) for lightness in (0, 44.9, 45, 62, 100)]
+    assert groups == ["darker", "darker", "medium", "lighter", "lighter"]
 
 
 def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

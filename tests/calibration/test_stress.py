@@ -60,11 +60,8 @@ def _judge(monkeypatch: pytest.MonkeyPatch) -> None:
     build = registry.build
 
     def built(kind: Any, use: str, parameters: Any, **more: Any) -> Any:
-        return (
-            Looking(ServerParameters.model_validate(parameters))
-            if use == "looking"
-            else build(kind, use, parameters, **more)
-        )
+        ours = use == "looking"
+        return Looking(ServerParameters.model_validate(parameters)) if ours else build(kind, use, parameters, **more)
 
     monkeypatch.setattr(registry, "build", built)
     Looking.asked.clear()

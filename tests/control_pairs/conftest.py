@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.audit import Audit
 from stillme.audit.building import build
@@ -17,6 +15,7 @@ from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Assessment, Failed, Pair, Rated, Rating
 from stillme.runs.control_pairs.asking import planned
 from stillme.runs.control_pairs.pairs import KnownPair, scored
+from tests.pictures import noise
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 UNCHANGED = {"edit_success": 1.0, "skin_tone": 3.0, "race_change": 1.0, "gender_change": 1.0, "age_change": 3.0}
@@ -79,8 +78,7 @@ def portraits(tmp_path: Path) -> Path:
     folder.mkdir()
     rows = ["file,group,race,gender,age"]
     for index in range(5):
-        pixels = np.random.default_rng(index).integers(0, 255, (96, 64, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"p{index}.png")
+        noise(folder / f"p{index}.png", height=96, seed=index)
         rows.append(f"p{index}.png,{'ab'[index % 2]},Black,{['woman', 'man'][index % 2]},30s")
     (folder / "portraits.csv").write_text("\n".join(rows))
     return folder

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,12 @@ from stillme.runs import RecordedRun
 from stillme.runs.control_pairs import asking
 from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
-from tests.editors.hosted.loopback import Asked, Loopback, serving
+from tests.editors.hosted.loopback import Asked, Loopback
 from tests.judges.conftest import answer
-from tests.processes import Started
-from tests.vlm.servers import CHAT, KEY, ModelInput
+from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
 PROMPTS = ["O-01", "O-02", "O-03", "O-04", "V-05"]
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, KEY)
 
 
 def told(asked: ModelInput) -> str:
@@ -57,22 +49,13 @@ def judged(folder: Path) -> Ended:
     return run_stages(folder, ("edit", "judge")).ended
 
 
-def hidden_rows(folder: Path) -> list[tuple[int, str]]:
-    with Store.reading(folder) as store:
-        if not list(store.query("SELECT 1 FROM sqlite_master WHERE name = 'control_pair'")):
-            return []
-        return list(store.query("SELECT number, key FROM control_pair WHERE final = 1 ORDER BY number"))
-
-
 @pytest.fixture
-def serve() -> Iterator[Callable[[], Loopback]]:
-    with ExitStack() as stack:
-        yield lambda: stack.enter_context(serving(CHAT.handler(told)))
+def serve(loopback: Callable[..., Loopback]) -> Callable[[], Loopback]:
+    return lambda: loopback(CHAT.handler(told))
 
 
 def parameters(server: Loopback, **more: Any) -> dict[str, Any]:
-    given = {"provider": CHAT.provider, "model": CHAT.model, "base_url": server.url + CHAT.base}
-    return {**given, "timeout": 5, "concurrency": 2, **more}
+    return CHAT.settings(server.url, **{"timeout": 5, "concurrency": 2, **more})
 
 
 def form(asked: Asked) -> tuple[str, ...]:
@@ -89,41 +72,20 @@ def test_a_server_cannot_tell_them_apart(
 ):
     server = serve()
     for name, share in (("plain", 0.0), ("watched", 0.4)):
-        assert judged(write(tmp_path / name, portraits, parameters(server, disclosure=disclosure), share)) is (
-            Ended.COMPLETE
-        )
+        folder = write(tmp_path / name, portraits, parameters(server, disclosure=disclosure), share)
+        assert judged(folder) is Ended.COMPLETE
     calls = server.calls()
     real, watched = calls[:QUESTIONS], calls[QUESTIONS:]
     known = {asked.content for asked in real}
     hidden = [asked for asked in watched if asked.content not in known]
-    assert len(hidden) == len(hidden_rows(tmp_path / "watched")) >= 8
+    with Store.reading(tmp_path / "watched") as store:
+        assert len(hidden) == len(list(store.query("SELECT 1 FROM control_pair WHERE final = 1"))) >= 8
     assert len(watched) == QUESTIONS + len(hidden)
     assert {form(asked) for asked in hidden} <= {form(asked) for asked in real}
     assert all("PICTURE" in form(asked)[1] and "INSTRUCTION" in form(asked)[1] for asked in hidden)
     assert not any(word in asked.content.lower() for asked in hidden for word in (b"control", b"calibration", b"webp"))
     sizes = [{len(picture) for picture in CHAT.parse(asked.json).images} for asked in hidden]
     assert all(len(pair) == 2 for pair in sizes), "two pictures of different bytes"
-
-
-def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):
-    server = serve()
-    server.delay = 0.1
-    folder = write(tmp_path / "run", portraits, parameters(server), 0.4)
-    run = Started("run", folder, "--json")
-    while not (Store.exists(folder) and hidden_rows(folder)):
-        assert run.poll() is None, "it ended before it could be killed"
-        time.sleep(0.05)
-    run.kill()
-    run.wait()
-    before = hidden_rows(folder)
-    server.delay = 0.0
-    assert judged(folder) is Ended.COMPLETE
-    after = hidden_rows(folder)
-    assert set(before) < set(after)
-    assert len({key for _, key in after}) == len(after) >= 8
-    server.asked.clear()
-    assert judged(folder) is Ended.COMPLETE
-    assert server.calls() == []
 
 
 def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):

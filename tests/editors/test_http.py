@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ TEMPLATE = {"prompt": "{instruction}", "seed": "{seed}", "input": {"images": ["{
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
 
 
 def negative(asked: Asked) -> str:
@@ -46,9 +45,8 @@ def behave(server: Loopback, asked: Asked) -> Says:
 
 
 @pytest.fixture
-def server() -> Iterator[Loopback]:
-    with serving(behave) as running:
-        yield running
+def server(loopback: Callable[..., Loopback]) -> Loopback:
+    return loopback(behave)
 
 
 def editor(server: Loopback, **settings: Any) -> HttpEditor:
@@ -99,16 +97,14 @@ PICTURE = images.encode_png(np.random.default_rng(0).integers(0, 255, (6, 4, 3),
 BASE64 = base64.b64encode(PICTURE).decode()
 
 
-def test_the_body_itself_may_be_the_picture(server: Loopback):
-    server.breaks(Says(body=PICTURE))
-    edited = must_be(Edited, outcome(editor(server, picture="")))
+WRITTEN = (BASE64, f"data:image/png;base64,{BASE64}", f"{BASE64[:40]}\n{BASE64[40:]}")
+
+
+@pytest.mark.parametrize(("body", "path"), [(PICTURE, ""), *(({"output": [text]}, "output.0") for text in WRITTEN)])
+def test_the_picture_is_the_body_itself_or_base64_in_it(server: Loopback, body: object, path: str):
+    server.breaks(Says(body=body))
+    edited = must_be(Edited, outcome(editor(server, picture=path)))
     assert (edited.image, edited.effective) == (PICTURE, {"size": [4, 6]})
-
-
-@pytest.mark.parametrize("text", [BASE64, f"data:image/png;base64,{BASE64}", f"{BASE64[:40]}\n{BASE64[40:]}"])
-def test_base64_and_data_uris_are_read(server: Loopback, text: str):
-    server.breaks(Says(body={"output": [text]}))
-    assert getattr(outcome(editor(server, picture="output.0")), "image", None) == PICTURE
 
 
 def test_a_link_is_followed_without_the_key(server: Loopback):
@@ -127,23 +123,11 @@ def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(server: Loopb
     server.breaks(Says(body=b"", status=503), at="/made.png", times=9)
     linked = editor(server, picture="url", price=0.25)
     waiting, edited = outcome(linked), outcome(linked)
-    assert isinstance(waiting, Failed)
     assert (waiting.retryable, waiting.cost) == (True, 0.0)
     assert "cannot be fetched for now (503" in waiting.error
     assert isinstance(edited, Edited)
     assert edited.cost == 0.25
     assert len(server.calls("POST")) == 1
-
-
-def test_a_picture_that_is_gone_is_charged_and_asked_for_anew(server: Loopback):
-    server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit", times=2)
-    server.breaks(Says(body=b"expired", status=403), at="/made.png", times=6)
-    linked = editor(server, picture="url", price=0.25)
-    gone, edited = outcome(linked), outcome(linked)
-    assert isinstance(gone, Failed)
-    assert (gone.retryable, gone.cost, gone.error) == (True, 0.25, "http: the picture is not there (403: expired)")
-    assert isinstance(edited, Edited)
-    assert len(server.calls("POST")) == 2
 
 
 @pytest.mark.parametrize(
@@ -185,14 +169,6 @@ def test_a_status_says_who_must_act(server: Loopback, status: int, fatal: bool, 
     assert failed.retry_after == 12.0
     assert failed.status == str(status)
     assert failed.error == f"http: {status}: no, …"
-
-
-def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
-    server.breaks(Says(status=307, headers={"Location": f"{server.url}/elsewhere"}))
-    failed = failure(editor(server, headers={"X-API-Key": "{env:MY_KEY}"}))
-    assert failed.fatal
-    assert f"{server.url} redirects to {server.url}/elsewhere" in failed.error, "with scheme and port"
-    assert len(server.asked) == 1
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -242,33 +218,15 @@ def test_a_price_elsewhere_is_unknown_unless_the_audit_gives_it(server: Loopback
         ({"headers": {"X-API-Key": "{env:NO_SUCH_KEY}"}}, "NO_SUCH_KEY is not set: run `export NO_SUCH_KEY=…`"),
         ({"headers": {"X-Seed": "{seed}"}}, "unknown placeholder {seed}; only {env:NAME}"),
         ({"headers": {"Authorization": "Bearer abc"}}, "`headers.Authorization` would be stored as it is"),
-        ({"url": "https://me:secret@images.example/edit"}, "contains credentials"),
-        (
-            {"url": "http://images.example", "headers": {"X-Key": "{env:MY_KEY}"}},
-            "MY_KEY would be sent unencrypted",
-        ),
         ({"template": {"prompt": "{instruction}", "image": "{sorce}"}}, "{sorce}. Did you mean 'source'?"),
         ({"template": {"image": "{source}"}}, "`template` has no {instruction}"),
         ({"template": {"prompt": "{instruction}"}}, "`template` has no {source}"),
+        ({"template": {"image": "{source_data_uri}", "prompt": "{instruction} {{x}}"}}, ""),
     ],
 )
 def test_a_mistake_is_named_before_anything_is_sent(server: Loopback, settings: dict[str, Any], words: str):
-    assert words in " ".join(editor(server, **settings).problems([], []))
-
-
-def test_a_right_template_has_no_problems(server: Loopback):
-    right = {"template": {"image": "{source_data_uri}", "prompt": "{instruction} {{x}}"}}
-    assert list(editor(server, **right).problems([], [])) == []
-    allowed = editor(
-        server, url="http://images.example", headers={"X-Key": "{env:MY_KEY}"}, insecure_http=True, **right
-    )
-    assert list(allowed.problems([], [])) == []
-
-
-def test_a_key_is_not_sent_in_the_open_even_unchecked(server: Loopback):
-    failed = failure(editor(server, url="http://images.example/edit", headers={"X-Key": "{env:MY_KEY}"}))
-    assert failed.fatal
-    assert "unencrypted" in failed.error
+    named = " ".join(editor(server, **settings).problems([], []))
+    assert words in named if words else not named
 
 
 def test_the_key_holds_no_secret_and_nothing_about_how_calls_are_made(server: Loopback):
@@ -279,17 +237,6 @@ def test_the_key_holds_no_secret_and_nothing_about_how_calls_are_made(server: Lo
     assert again.spec.key == plain.spec.key
     for change in ({"template": {**TEMPLATE, "steps": 4}}, {"revision": "2026-11-18"}):
         assert editor(server, headers=headers, **change).spec.key != plain.spec.key
-
-
-def test_a_whole_audit_runs_over_http(server: Loopback, write_audit: Callable[..., Path]):
-    parameters = f"""use = "http"
-[editors.parameters]
-url = "{server.url}"
-template = {{ prompt = "{{instruction}}", input = {{ images = ["{{source}}"] }} }}
-picture = "data.0.b64_json"
-"""
-    folder = write_audit(parameters, prompts='["O-01"]')
-    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 6}
 
 
 # -- what real endpoints need -----------------------------------------------------------------------------------------
@@ -310,7 +257,7 @@ def test_a_wrong_path_stops_after_the_first_answer_and_names_the_fields(
 ):
     folder = audit_of(server, write_audit, f'picture = "{path}"\nconcurrency = 4')
     tally = run_stages(folder, ("edit",)).tallies[0]
-    assert "the answer has data.0.b64_json" in tally.reason
+    assert "; the answer has data.0.b64_json; correct `picture` in the audit" in tally.reason, "without the picture"
     assert len(server.calls()) == 1, "one paid call shows it"
     assert tally.cost == 0.5
 
@@ -364,22 +311,8 @@ def test_queued_work_is_looked_for_until_it_is_done():
         assert list(queued(server).problems([], [])) == []
         edited = must_be(Edited, outcome(queued(server)))
         assert (edited.image, edited.cost) == (PICTURE, 0.5)
-        assert [(asked.method, asked.path) for asked in server.asked] == [
-            ("POST", "/edit"),
-            *[("GET", "/jobs/17")] * 3,
-        ]
-
-
-def test_queued_work_that_takes_long_is_paid_for_once():
-    with serving(queue(["busy"] * 30 + ["ok"])) as server:
-        slow = queued(server, timeout=0.3)
-        waiting = must_be(Failed, outcome(slow))
-        assert (waiting.retryable, waiting.fatal, waiting.cost) == (True, False, 0.0)
-        for _ in range(20):
-            if isinstance(again := outcome(slow), Edited):
-                break
-        assert isinstance(again, Edited)
-        assert len(server.calls()) == 1
+        asked = [f"{asked.method} {asked.path}" for asked in server.asked]
+        assert asked == ["POST /edit", *["GET /jobs/17"] * 3]
 
 
 @pytest.mark.parametrize(
@@ -411,33 +344,17 @@ def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
     with serving(queue(["ok"])) as server:
         wrong, right = queued(server, picture="wrong.path", price=0.25), queued(server, price=0.25)
         failed, _, edited = outcome(wrong), outcome(wrong), outcome(right)
-        assert isinstance(failed, Failed)
         assert failed.fatal
         assert failed.cost + edited.cost == len(server.calls("POST")) * 0.25 == 0.5
-
-
-def test_a_page_instead_of_a_result_is_free_and_the_job_is_asked_for_again():
-    with serving(queue(["ok"])) as server:
-        server.breaks(Says(body=b"<html>log in</html>"), at="/jobs/", times=2)
-        edited = outcome(queued(server, price=0.25))
-        assert (type(edited), edited.cost, len(server.calls("POST"))) == (Edited, 0.25, 1)
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_a_first_answer_whose_picture_is_empty_stops_nothing(server: Loopback, nothing: str | None):
     server.breaks(Says(body={"data": [{"b64_json": nothing}]}))
     empty, edited = outcome(one := editor(server, price=0.25)), outcome(one)
-    assert isinstance(empty, Failed)
     assert (empty.fatal, empty.cost) == (False, 0.25)
     assert isinstance(edited, Edited)
     assert len(server.calls()) == 2
-
-
-def test_a_wrong_path_is_named_without_the_picture(server: Loopback):
-    failed = must_be(Failed, outcome(editor(server, picture="images.0")))
-    assert failed.error == (
-        "http: there is no picture at 'images.0'; the answer has data.0.b64_json; correct `picture` in the audit"
-    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from stillme.core.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.instruments import faces
 from stillme.portraits.synthetic import portraits
-from tests.records import asked
+from tests.records import asked, must_be
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
 
@@ -21,7 +21,6 @@ def edit(parameters: PlantedParameters, *people: Portrait, seed: int = 0, prompt
     editor = Planted(parameters)
     editor.set_portraits(portraits())
     (outcome,) = editor.edit([asked(editor, *people, what=prompt, seed=seed)])
-    assert isinstance(outcome, Edited)
     assert outcome.truth is not None
     return outcome
 
@@ -34,13 +33,8 @@ def test_the_same_request_gives_the_same_bytes():
 def test_an_erasure_changes_no_pixel():
     portrait = portraits()[0]
     outcome = edit(PlantedParameters(everyone=Effect(erasure=1)), portrait)
-    assert outcome.truth == {
-        "erased": True,
-        "skin_delta_l": 0.0,
-        "changed_area": 0.0,
-        "visible_change": 1.0,
-        "skip": 2.0,
-    }
+    still = {"skin_delta_l": 0.0, "changed_area": 0.0, "visible_change": 1.0, "skip": 2.0}
+    assert outcome.truth == {"erased": True, **still}
     assert np.array_equal(images.read_rgb(outcome.image), images.read_rgb(portrait.image.path))
 
 
@@ -69,10 +63,10 @@ def test_the_edit_recolours_what_it_should(what: str):
 
 
 def test_two_prompts_can_look_different():
-    other = replace(PROMPT, id="V-02")
-    assert (
-        edit(PlantedParameters(), portraits()[0]).image != edit(PlantedParameters(), portraits()[0], prompt=other).image
+    one, other = (
+        edit(PlantedParameters(), portraits()[0], prompt=replace(PROMPT, id=name)) for name in ("O-01", "V-02")
     )
+    assert one.image != other.image
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(-10, 10))
@@ -104,10 +98,9 @@ def test_a_picture_without_a_face_fails_for_good(tmp_path):
     file.write_bytes(images.encode_png(np.full((128, 128, 3), 128, dtype=np.uint8)))
     wall = replace(portraits()[0], image=ImageFile.of(file))
     editor = Planted(PlantedParameters())
-    (outcome,) = editor.edit([asked(editor, wall)])
-    assert isinstance(outcome, Failed)
-    assert not outcome.retryable
-    assert "no face found" in outcome.error
+    failed = must_be(Failed, *editor.edit([asked(editor, wall)]))
+    assert not failed.retryable
+    assert "no face found" in failed.error
 
 
 def test_somebody_who_becomes_another_is_drawn_as_who_differs_in_that_alone():

@@ -21,6 +21,12 @@ def zipped(file: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     return file
 
 
+def members_of(file: Path) -> dict[str, bytes]:
+    """What is in a bundle."""
+    with zipfile.ZipFile(file) as source:
+        return {name: source.read(name) for name in source.namelist()}
+
+
 def zip_of_kind(kind: int) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo("report.html")
     entry.create_system, entry.external_attr = 3, (kind | 0o644) << 16

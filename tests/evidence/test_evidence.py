@@ -17,10 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.audit.design import assessment_key
-from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sums_of
@@ -28,7 +26,8 @@ from stillme.core.types import Assessment, Failed, Rating, Refused, Request
 from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
-from tests.command_lines import ran
+from tests.command_lines import invoke, ran
+from tests.evidence.test_archive import members_of, zipped
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 
@@ -62,21 +61,32 @@ def bundle(run: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    """The run, to be changed."""
+    return Path(shutil.copytree(run, tmp_path / "copy"))
+
+
 Change = Callable[[dict[str, bytes]], None]
 
 
+@pytest.fixture
+def forge(bundle: Path, tmp_path: Path) -> Callable[..., Path]:
+    """The bundle with other contents; by default by a forger who also corrects the sums."""
+
+    def forged(change: Change, *, reseal: bool = True) -> Path:
+        return changed(bundle, tmp_path / "x.zip", change, reseal=reseal)
+
+    return forged
+
+
 def changed(bundle: Path, to: Path, change: Change, *, reseal: bool = False) -> Path:
-    """The bundle with other contents; with `reseal`, by a forger who also corrects the sums."""
-    with zipfile.ZipFile(bundle) as source:
-        members = {name: source.read(name) for name in source.namelist()}
+    members = members_of(bundle)
     change(members)
     if reseal:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != SUMS}
         members[SUMS] = sums_of(hashes).encode()
-    with zipfile.ZipFile(to, "w") as target:
-        for name, data in members.items():
-            target.writestr(name, data)
-    return to
+    return zipped(to, *members.items())
 
 
 def in_ledger(*statements: str) -> Change:
@@ -123,12 +133,12 @@ def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
     verification = verify(bundle)
     assert verification.consistent, verification.as_text()
     assert verification.cells > 1000
-    with zipfile.ZipFile(bundle) as source:
-        names = set(source.namelist())
-    tables = {f"tables/{name}.csv" for name in ("abstentions", "disparities", "estimates", "groups")} | {
-        "tables/findings.json"
+    names = members_of(bundle).keys()
+    tables = {f"tables/{name}.csv" for name in ("abstentions", "disparities", "estimates", "groups")}
+    assert names - tables == {
+        *("README.md", "SHA256SUMS", "evidence.json", "report.html", "stillme.sqlite", "tables/findings.json")
     }
-    assert names == {"README.md", "SHA256SUMS", "evidence.json", "report.html", "stillme.sqlite", *tables}
+    assert tables < names
 
 
 def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Path):
@@ -138,14 +148,12 @@ def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Pa
     assert {path.name for path in tmp_path.iterdir()} == {"again.zip"}
 
 
-def test_the_tables_are_those_of_the_run(run: Path, bundle: Path, tmp_path: Path):
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_the_tables_are_those_of_the_run(copy: Path, bundle: Path):
     # 3: some edits failed in a way that a rerun would retry.
     ran("run", copy, "--only", "estimate", code=3)
-    with zipfile.ZipFile(bundle) as source:
-        for table in (copy / "tables").glob("*.csv"):
-            assert source.read(f"tables/{table.name}") == table.read_bytes()
+    made = {f"tables/{table.name}": table.read_bytes() for table in (copy / "tables").glob("*.csv")}
+    assert made
+    assert made.items() <= members_of(bundle).items()
 
 
 def test_sums_can_be_checked_without_stillme(bundle: Path, tmp_path: Path):
@@ -175,104 +183,82 @@ def first(verification: Verification) -> str:
     return str(verification.differences[0])
 
 
-def test_a_changed_row_is_not_the_file_that_was_sealed(bundle: Path, tmp_path: Path):
-    verification = verify(changed(bundle, tmp_path / "x.zip", better))
-    assert first(verification).startswith("stillme.sqlite (is not the file that was sealed): expected ")
-
-
-def test_after_a_wrong_hash_nothing_is_computed(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_changed_row_is_not_the_file_that_was_sealed_and_nothing_is_computed(
+    forge: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
     def gone(*_: object) -> None:
         raise AssertionError("rows were read that are not what was sealed")
 
     monkeypatch.setattr(verifying, "require_ledger", gone)
-    verification = verify(changed(bundle, tmp_path / "x.zip", better))
+    verification = verify(forge(better, reseal=False))
+    assert first(verification).startswith("stillme.sqlite (is not the file that was sealed): expected ")
     assert len(verification.differences) == 1
     assert (verification.reached, verification.cells) == ("hashes", 0)
     assert "Stopped after the hashes" in verification.as_text()
 
 
-def test_a_changed_row_under_corrected_sums_is_found_by_its_numbers(bundle: Path, tmp_path: Path):
-    (difference, *_) = verify(changed(bundle, tmp_path / "x.zip", better, reseal=True)).differences
+def test_a_changed_row_under_corrected_sums_is_found_by_its_numbers(forge: Callable[..., Path]):
+    (difference, *_) = verify(forge(better)).differences
     assert difference.file == "tables/disparities.csv"
     assert difference.row
     assert difference.column
     assert difference.expected != difference.found
 
 
-def test_a_changed_table_is_named_by_file_row_and_column(bundle: Path, tmp_path: Path):
-    (difference,) = verify(changed(bundle, tmp_path / "x.zip", prettier, reseal=True)).differences
+def test_a_changed_table_is_named_by_file_row_and_column(bundle: Path, forge: Callable[..., Path]):
+    (difference,) = verify(forge(prettier)).differences
     assert (difference.file, difference.column, difference.found) == ("tables/estimates.csv", "value", "0.0123")
-    with zipfile.ZipFile(bundle) as source:
-        rows = list(csv.DictReader(io.StringIO(source.read("tables/estimates.csv").decode())))
+    rows = list(csv.DictReader(io.StringIO(members_of(bundle)["tables/estimates.csv"].decode())))
     assert rows[difference.row - 1]["value"] == difference.expected
 
 
-FIRST = "id = (SELECT MIN(id) FROM {0})"
+FIRST_ANSWER = "id = (SELECT MIN(id) FROM assessment)"
+FIRST_EDIT = "id = (SELECT MIN(id) FROM edit)"
+DOCUMENT = "UPDATE design SET document = json_set(document, "
 FORGERIES = {
-    "a score off its scale": ("judgements", "UPDATE judgement SET score = 9 WHERE axis = 'skin_tone'"),
-    "a score without an answer": ("judgements", "UPDATE judgement SET outcome = 'abstained' WHERE axis = 'skin_tone'"),
-    "an axis that the judge does not have": (
-        "judgements",
-        "UPDATE judgement SET axis = 'charm' WHERE axis = 'skin_tone'",
-    ),
-    "an answer of another epoch": ("judgements", f"UPDATE assessment SET epoch = 5 WHERE {FIRST.format('assessment')}"),
-    "an answer about another edit": (
-        "judgements",
-        f"UPDATE assessment SET edit = 'x' WHERE {FIRST.format('assessment')}",
-    ),
-    "an answer under another key": (
-        "judgements",
-        f"UPDATE assessment SET key = 'x' WHERE {FIRST.format('assessment')}",
-    ),
-    "another judge": ("judgements", "UPDATE spec SET version = '99' WHERE use = 'scripted'"),
-    "another editor": ("edits", "UPDATE spec SET version = '99' WHERE use = 'planted'"),
-    "an edit of another seed": ("edits", f"UPDATE edit SET seed = 77 WHERE {FIRST.format('edit')}"),
-    "an edit of another arm": ("edits", f"UPDATE edit SET arm = 'noop' WHERE {FIRST.format('edit')}"),
-    "a picture for a refusal": ("edits", "UPDATE edit SET image = 'x' WHERE outcome = 'refused'"),
-    "an edit without its picture": ("edits", "UPDATE edit SET image = NULL WHERE outcome = 'edited'"),
-    "a failure for good": ("edits", "UPDATE edit SET final = 1 WHERE outcome = 'failed'"),
-    "another instruction": ("edits", "UPDATE instruction SET text = 'Do something else.'"),
-    "another prompt": ("edits", "UPDATE prompt SET id = 'O-09' WHERE id = 'O-01'"),
-    "portraits under each other's names": (
-        "edits",
-        "UPDATE portrait SET id = CASE id WHEN 'p00' THEN 'p01' ELSE id END",
-    ),
-    "an edit of no one": ("edits", f"UPDATE edit SET prompt = 'x' WHERE {FIRST.format('edit')}"),
-    "another request": ("requests", "UPDATE request SET instruction = 'Do something else.' WHERE position = 0"),
-    "a request for another seed": ("requests", "UPDATE request SET seed = 77 WHERE position = 0"),
-    "a request that is dropped": ("requests", "DELETE FROM request WHERE position = 0"),
-    "a group that is dropped": (
-        "requests",
-        "DELETE FROM request WHERE portraits LIKE '%p01%' OR portraits LIKE '%p03%'",
-    ),
-    "requests of one editor for those of another": (
-        "requests",
-        "UPDATE request SET editor = CASE editor WHEN 'old' THEN 'new' ELSE 'old' END",
-    ),
-    "another title": ("the design", "UPDATE design SET document = json_set(document, '$.title', 'Perfect')"),
-    "editors under each other's names": (
-        "the design",
-        "UPDATE design SET document = json_set(document, '$.editors[0].name', 'new', '$.editors[1].name', 'old')",
-    ),
-    "labels under other portraits": (
-        "the design",
-        "UPDATE design SET document = json_set(document, '$.portraits[0].attributes.group', 'b')",
-    ),
-    "less confidence": (
-        "the design",
-        "UPDATE design SET document = json_set(document, '$.analysis.confidence', 0.5)",
-    ),
+    "judgements": {
+        "a score off its scale": "UPDATE judgement SET score = 9 WHERE axis = 'skin_tone'",
+        "a score without an answer": "UPDATE judgement SET outcome = 'abstained' WHERE axis = 'skin_tone'",
+        "an axis that the judge does not have": "UPDATE judgement SET axis = 'charm' WHERE axis = 'skin_tone'",
+        "an answer of another epoch": f"UPDATE assessment SET epoch = 5 WHERE {FIRST_ANSWER}",
+        "an answer about another edit": f"UPDATE assessment SET edit = 'x' WHERE {FIRST_ANSWER}",
+        "an answer under another key": f"UPDATE assessment SET key = 'x' WHERE {FIRST_ANSWER}",
+        "another judge": "UPDATE spec SET version = '99' WHERE use = 'scripted'",
+    },
+    "edits": {
+        "another editor": "UPDATE spec SET version = '99' WHERE use = 'planted'",
+        "an edit of another seed": f"UPDATE edit SET seed = 77 WHERE {FIRST_EDIT}",
+        "an edit of another arm": f"UPDATE edit SET arm = 'noop' WHERE {FIRST_EDIT}",
+        "a picture for a refusal": "UPDATE edit SET image = 'x' WHERE outcome = 'refused'",
+        "an edit without its picture": "UPDATE edit SET image = NULL WHERE outcome = 'edited'",
+        "a failure for good": "UPDATE edit SET final = 1 WHERE outcome = 'failed'",
+        "another instruction": "UPDATE instruction SET text = 'Do something else.'",
+        "another prompt": "UPDATE prompt SET id = 'O-09' WHERE id = 'O-01'",
+        "portraits under each other's names": "UPDATE portrait SET id = CASE id WHEN 'p00' THEN 'p01' ELSE id END",
+        "an edit of no one": f"UPDATE edit SET prompt = 'x' WHERE {FIRST_EDIT}",
+    },
+    "requests": {
+        "another request": "UPDATE request SET instruction = 'Do something else.' WHERE position = 0",
+        "a request for another seed": "UPDATE request SET seed = 77 WHERE position = 0",
+        "a request that is dropped": "DELETE FROM request WHERE position = 0",
+        "a group that is dropped": "DELETE FROM request WHERE portraits LIKE '%p01%' OR portraits LIKE '%p03%'",
+        "requests of the other editor": "UPDATE request SET editor = CASE editor WHEN 'old' THEN 'new' ELSE 'old' END",
+    },
+    "the design": {
+        "another title": f"{DOCUMENT}'$.title', 'Perfect')",
+        "editors under each other's names": f"{DOCUMENT}'$.editors[0].name', 'new', '$.editors[1].name', 'old')",
+        "labels under other portraits": f"{DOCUMENT}'$.portraits[0].attributes.group', 'b')",
+        "less confidence": f"{DOCUMENT}'$.analysis.confidence', 0.5)",
+    },
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_row_is_found_and_its_table_named(bundle: Path, tmp_path: Path, name: str):
-    table, statement = FORGERIES[name]
-    verification = verify(changed(bundle, tmp_path / "x.zip", in_ledger(statement), reseal=True))
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, names in FORGERIES.items() for name in names])
+def test_a_forged_row_is_found_and_its_table_named(forge: Callable[..., Path], table: str, name: str):
+    verification = verify(forge(in_ledger(FORGERIES[table][name])))
     assert verification.differences, "it is not noticed"
-    assert table in {difference.file for difference in verification.differences} | {"stillme.sqlite"}, first(
-        verification
-    )
+    named = {difference.file for difference in verification.differences}
+    assert table in named | {"stillme.sqlite"}, first(verification)
 
 
 @pytest.mark.parametrize(
@@ -285,8 +271,8 @@ def test_a_forged_row_is_found_and_its_table_named(bundle: Path, tmp_path: Path,
         "PRAGMA user_version = 99",
     ],
 )
-def test_a_ledger_with_other_parts_than_stillme_makes_is_refused(bundle: Path, tmp_path: Path, statement: str):
-    forged = changed(bundle, tmp_path / "x.zip", in_ledger(statement, "UPDATE edit SET seconds = 1"), reseal=True)
+def test_a_ledger_with_other_parts_than_stillme_makes_is_refused(forge: Callable[..., Path], statement: str):
+    forged = forge(in_ledger(statement, "UPDATE edit SET seconds = 1"))
     assert not verify(forged).consistent
     with pytest.raises(StillmeError), opened_bundle(forged):
         pass
@@ -321,46 +307,44 @@ def test_a_better_forger_is_found_by_the_published_root(run: Path, bundle: Path,
 
 
 @pytest.mark.parametrize("name", ["stillme.sqlite", "tables/groups.csv", "report.html", "evidence.json"])
-def test_a_missing_file_is_named(bundle: Path, tmp_path: Path, name: str):
-    verification = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.pop(name)))
-    assert f"{name} (is missing)" in str(verification.differences[0])
+def test_a_missing_file_is_named(forge: Callable[..., Path], name: str):
+    assert f"{name} (is missing)" in str(verify(forge(lambda members: members.pop(name), reseal=False)).differences[0])
 
 
-def test_a_file_that_was_added_is_named(bundle: Path, tmp_path: Path):
-    verification = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.update({"tables/more.csv": b""})))
+def test_a_file_that_was_added_is_named(forge: Callable[..., Path]):
+    verification = verify(forge(lambda members: members.update({"tables/more.csv": b""}), reseal=False))
     assert first(verification) == "tables/more.csv (was added after sealing)"
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense\n", b"SQLite format 3\0" + bytes(5000)])
-def test_a_ruined_ledger_is_a_difference_and_no_crash(bundle: Path, tmp_path: Path, data: bytes):
-    forged = changed(bundle, tmp_path / "x.zip", lambda members: members.update({"stillme.sqlite": data}), reseal=True)
+RUINS: list[Callable[[bytes], bytes]] = [
+    lambda data: b"",
+    lambda data: b"nonsense\n",
+    lambda data: b"SQLite format 3\0" + bytes(5000),
+    lambda data: data[:8192] + bytes(100) + data[8292:],  # a torn page
+]
+
+
+@pytest.mark.parametrize("ruin", RUINS)
+def test_a_ruined_ledger_is_a_difference_and_no_crash(forge: Callable[..., Path], ruin: Callable[[bytes], bytes]):
+    forged = forge(lambda members: members.update({"stillme.sqlite": ruin(members["stillme.sqlite"])}))
     assert not verify(forged).consistent
 
 
-def test_a_ledger_with_a_torn_page_is_a_difference(bundle: Path, tmp_path: Path):
-    def tear(members: dict[str, bytes]) -> None:
-        data = bytearray(members["stillme.sqlite"])
-        data[8192:8292] = bytes(100)
-        members["stillme.sqlite"] = bytes(data)
+def told(**changed: object) -> Change:
+    """What the bundle says of itself, changed."""
 
-    assert not verify(changed(bundle, tmp_path / "x.zip", tear, reseal=True)).consistent
+    def change(members: dict[str, bytes]) -> None:
+        members["evidence.json"] = json.dumps(json.loads(members["evidence.json"]) | changed).encode()
+
+    return change
 
 
-def test_another_version_is_said(bundle: Path, tmp_path: Path):
-    def older(members: dict[str, bytes]) -> None:
-        members["evidence.json"] = json.dumps(json.loads(members["evidence.json"]) | {"stillme": "0.0.1"}).encode()
-
-    verification = verify(changed(bundle, tmp_path / "x.zip", older, reseal=True))
+def test_another_version_is_said_and_a_later_format_is_not_guessed_at(forge: Callable[..., Path]):
+    verification = verify(forge(told(stillme="0.0.1")))
     assert verification.consistent
     assert "Sealed by stillme 0.0.1" in verification.as_text()
-
-
-def test_a_later_format_is_not_guessed_at(bundle: Path, tmp_path: Path):
-    def later(members: dict[str, bytes]) -> None:
-        members["evidence.json"] = b'{"format": 99, "stillme": "9.0"}'
-
     with pytest.raises(StillmeError, match=r"format 99, this stillme reads 4.*stillme '9\.0"):
-        verify(changed(bundle, tmp_path / "x.zip", later, reseal=True))
+        verify(forge(told(format=99, stillme="9.0")))
 
 
 def test_what_is_no_bundle_is_said_in_one_sentence(tmp_path: Path):
@@ -369,10 +353,8 @@ def test_what_is_no_bundle_is_said_in_one_sentence(tmp_path: Path):
     (tmp_path / "text.zip").write_text("no archive")
     with pytest.raises(StillmeError, match="not a complete zip"):
         verify(tmp_path / "text.zip")
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as target:
-        target.writestr("a.txt", "a")
     with pytest.raises(StillmeError, match="no SHA256SUMS"):
-        verify(tmp_path / "other.zip")
+        verify(zipped(tmp_path / "other.zip", ("a.txt", b"a")))
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -396,11 +378,8 @@ def test_a_root_that_cannot_be_one_is_no_check_passed_over(bundle: Path, root: s
         verify(bundle, root=root)
 
 
-def test_a_bundle_that_was_changed_does_not_open(bundle: Path, tmp_path: Path):
-    with (
-        pytest.raises(StillmeError, match="not what was sealed"),
-        opened_bundle(changed(bundle, tmp_path / "x.zip", better)),
-    ):
+def test_a_bundle_that_was_changed_does_not_open(bundle: Path, forge: Callable[..., Path]):
+    with pytest.raises(StillmeError, match="not what was sealed"), opened_bundle(forge(better, reseal=False)):
         pass
     with opened_bundle(bundle) as run:
         assert run.title == "A made-up run"
@@ -424,8 +403,7 @@ def test_labels_that_were_corrected_after_the_run_are_no_difference(tmp_path: Pa
 
 def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
     sealed = seal(RecordedRun.open(run), tmp_path / "full.zip", with_images=True)
-    with zipfile.ZipFile(sealed.file) as source:
-        names = source.namelist()
+    names = members_of(sealed.file)
     with RecordedRun.open(run) as opened:
         sources = {portrait.image.sha256 for portrait in opened.design.portraits}
         edited = {row.image for row in opened.rows() if row.image}
@@ -433,19 +411,15 @@ def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
     assert verify(sealed.file).consistent
 
 
-def test_a_picture_that_is_gone_stops_the_sealing(run: Path, tmp_path: Path):
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_picture_that_is_gone_stops_the_sealing(copy: Path, tmp_path: Path):
     shutil.rmtree(copy / "images")
     with pytest.raises(StillmeError, match="missing from"):
         seal(RecordedRun.open(copy), tmp_path / "x.zip", with_images=True)
     assert not (tmp_path / "x.zip").exists()
 
 
-def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Searched in the bytes of the database, not in its rows: a page that is free still holds what was in it."""
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
     secrets = ("prolific-5f3a9c", "rater-77-anna", "sk-live-0123456789abcdef")
     monkeypatch.setenv("OPENAI_API_KEY", secrets[2])
     with RecordedRun.open(copy) as opened:
@@ -468,8 +442,7 @@ def test_no_id_of_a_rater_and_no_key_is_in_its_bytes(run: Path, tmp_path: Path, 
     assert all(secret.encode() in _bytes_of(copy) for secret in secrets[:2]), "the run itself has them"
     with RecordedRun.open(copy) as opened:
         seal(opened, tmp_path / "x.zip")
-    with zipfile.ZipFile(tmp_path / "x.zip") as source:
-        everything = b"".join(source.read(name) for name in source.namelist())
+    everything = b"".join(members_of(tmp_path / "x.zip").values())
     assert b'"study": "one"' in everything, "the answer is there"
     assert not [secret for secret in (*secrets, "a-private-bucket") if secret.encode() in everything]
     assert verify(tmp_path / "x.zip").consistent
@@ -480,10 +453,8 @@ def _bytes_of(folder: Path) -> bytes:
 
 
 def test_a_run_that_grows_meanwhile_is_sealed_as_it_was_read(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
     from stillme.findings.evidence import sealing
 
     original = sealing.copy_ledger
@@ -512,8 +483,7 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
     seal(RecordedRun.open(fill(audit, answer)), tmp_path / "x.zip")
     verification = verify(tmp_path / "x.zip")
     assert verification.consistent, verification.as_text()
-    with zipfile.ZipFile(tmp_path / "x.zip") as source:
-        groups = source.read("tables/estimates.csv").decode()
+    groups = members_of(tmp_path / "x.zip")["tables/estimates.csv"].decode()
     with opened_bundle(tmp_path / "x.zip") as opened:
         rows = list(opened.requests())
     assert {str(row.arm): (bool(row.withheld), row.waiting) for row in rows} == {
@@ -526,8 +496,7 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
 
 def test_the_commands(run: Path, tmp_path: Path):
     file = tmp_path / "b.zip"
-    shown = CliRunner().invoke(cli, ["export", str(run), "--bundle", str(file), "--json"])
-    sealed = json.loads(shown.output)
+    sealed = json.loads(invoke("export", run, "--bundle", file, "--json").output)
     ran("verify", file, "--root", sealed["root"])
     shown = ran("verify", file, "--root", "0" * 64, "--json", code=1)
     assert json.loads(shown.output)["differences"][0]["file"] == "SHA256SUMS"

@@ -21,8 +21,9 @@ from stillme.findings.exchange import exported_rows as writers
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names
+from tests import runs
 from tests.records import assessment_row, edit_row, request
-from tests.runs import fill, luck, people, scores, write_audit
+from tests.runs import fill, luck, people, scores
 
 Make = Callable[..., Path]
 
@@ -33,59 +34,38 @@ def answer(_editor: str, asked: Request) -> dict[str, Rating] | Refused:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return fill(write_audit(tmp_path / "run", people(tmp_path / "people", per_group=4)), answer)
+    return fill(runs.write_audit(tmp_path / "run", people(tmp_path / "people", per_group=4)), answer)
 
 
 def test_every_format_says_the_same(run: Path, tmp_path: Path):
     for kind in ("csv", "jsonl", "parquet"):
         export_run(RecordedRun.open(run), kind, tmp_path / "out")
     for table in (with_names(EDITS), with_names(JUDGEMENTS)):
-        rows = parquet.read_table(tmp_path / "out" / f"{table.name}.parquet").to_pylist()
-        lines = [json.loads(line) for line in (tmp_path / "out" / f"{table.name}.jsonl").read_text().splitlines()]
-        with (tmp_path / "out" / f"{table.name}.csv").open(newline="") as stream:
+        file = tmp_path / "out" / table.name
+        rows = parquet.read_table(file.with_suffix(".parquet")).to_pylist()
+        lines = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
+        with file.with_suffix(".csv").open(newline="") as stream:
             cells = list(csv.DictReader(stream))
         packed = {column.name for column in table.columns if column.kind == "json"}
-        assert len(rows) == len(lines) == len(cells) > 0
+        assert rows
         for row, line, cell in zip(rows, lines, cells, strict=True):
-            assert {
-                name: json.loads(value) if name in packed and value else value for name, value in row.items()
-            } == line
-            assert {name: "" if value is None else str(value) for name, value in row.items()} == {
-                name: value.removeprefix("'") for name, value in cell.items()
-            }
+            assert {n: json.loads(value) if n in packed and value else value for n, value in row.items()} == line
+            told = {name: value.removeprefix("'") for name, value in cell.items()}
+            assert {name: "" if value is None else str(value) for name, value in row.items()} == told
 
 
-def test_two_editors_of_one_plugin_are_told_apart_by_their_names(tmp_path: Path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "audit.toml").write_text(
-        """
-[portraits]
-source = "synthetic"
-limit = 1
-[prompts]
-only = ["O-01"]
-[[editors]]
-use = "planted"
-name = "mild"
-[[editors]]
-use = "planted"
-name = "strong"
-parameters.everyone.skin_shift = 20
-[[judges]]
-use = "scripted"
-[[judges]]
-use = "scripted"
-name = "stern"
-parameters.scores = { race_change = 4 }
-"""
+def test_two_editors_of_one_plugin_are_told_apart_by_their_names(tmp_path: Path, write_audit: Make):
+    named = '[{0}]\nuse = "{1}"\nname = "{2}"\nparameters = {{ {3} }}'.format
+    folder = write_audit(
+        'use = "flaky:0"\nname = "mild"\n' + named("[editors]", "flaky:0", "strong", "cost = 0.5"),
+        'use = "scripted"\n' + named("[judges]", "scripted", "stern", "scores = { race_change = 4 }"),
     )
     run_stages(folder, ("edit", "judge"))
     with stillme.open(folder) as run:
         edits, judgements, *_ = export_run(run, "jsonl", tmp_path / "out")
         names = {row["judge_name"] for row in run.judgements}
     rows = [json.loads(line) for line in edits.read_text().splitlines()]
-    assert {(row["editor"], row["editor_name"]) for row in rows} == {("planted", "mild"), ("planted", "strong")}
+    assert {(row["editor"], row["editor_name"]) for row in rows} == {("flaky", "mild"), ("flaky", "strong")}
     judged = [json.loads(line) for line in judgements.read_text().splitlines()]
     assert {row["judge_name"] for row in judged} == names == {"scripted", "stern"}
     assert {row["score"] for row in judged if row["judge_name"] == "stern"} == {4.0}
@@ -103,7 +83,7 @@ def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
 
 
 def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
-    run = fill(write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2)), lambda *_: None)
+    run = fill(runs.write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2)), lambda *_: None)
     for kind in ("csv", "parquet"):
         export_run(RecordedRun.open(run), kind, tmp_path / "out")
     heads = (tmp_path / "out" / "judgements.csv").read_text().strip().split(",")

@@ -8,21 +8,20 @@ import sqlite3
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
 from stillme.audit import NamedJudge
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.core.files import write_csv
+from stillme.estimates.rows import Scores
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.findings.exchange.audit_run import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
-from stillme.runs import RecordedRun, Results
-from tests.command_lines import ran
+from stillme.runs import RecordedRun
+from tests.command_lines import invoke, ran
 
 Write = Callable[..., Path]
 Rows = Iterable[Mapping[str, object]]
@@ -66,23 +65,19 @@ def assessments(folder: Path) -> int:
     return sqlite3.connect(folder / "stillme.sqlite").execute("SELECT COUNT(*) FROM assessment").fetchone()[0]
 
 
-def gathered(folder: Path) -> Results:
-    return RecordedRun.open(folder).results
-
-
-def scores(folder: Path, axis: str, judge: str = "people") -> np.ndarray:
-    return next(scores.value for scores in gathered(folder).scores if (scores.judge, scores.axis) == (judge, axis))
+def scores(folder: Path, axis: str, judge: str = "people") -> Scores:
+    columns = RecordedRun.open(folder).results.scores
+    return next(column for column in columns if (column.judge, column.axis) == (judge, axis))
 
 
 def wide(score: Callable[[int], float] = lambda index: 1 + index % 5) -> list[dict[str, object]]:
-    names = [(f"p{index}", prompt) for index in range(6) for prompt in ("O-01", "O-02")]
     return [
-        {"portrait": who, "prompt": what, "skin_tone": score(place), "edit_success": 4}
-        for place, (who, what) in enumerate(names)
+        {"portrait": f"p{place // 2}", "prompt": f"O-0{place % 2 + 1}", "skin_tone": score(place), "edit_success": 4}
+        for place in range(12)
     ]
 
 
-def take(folder: Path, rows: Rows, suffix: str = ".csv", **mapping: Mapping[str, str]) -> RowsSummary:
+def take(folder: Path, rows: Rows, suffix: str = ".csv", **mapping: Any) -> RowsSummary:
     file = written(folder / f"scores{suffix}", rows)
     fixed = {"judge": "people", **mapping.pop("fixed", {})}
     return import_rows(file, folder, RowsAsked(), ColumnMapping(fixed=fixed, **mapping))
@@ -97,17 +92,12 @@ def run(write_audit: Write) -> Path:
 def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix: str):
     imported = take(run, wide(), suffix)
     assert (imported.new, imported.edits, imported.scores) == (12, 12, 24)
-    assert list(scores(run, "skin_tone")) == [1 + place % 5 for place in range(12)]
-    run_stages(run, ("judge", "estimate", "report"))
+    assert list(scores(run, "skin_tone").value) == [1 + place % 5 for place in range(12)]
+    summary = run_stages(run, ("judge", "estimate", "report"))
+    assert [tally.name for tally in summary.tallies] == ["judge scripted"], "an imported judge is asked nothing"
+    assert summary.totals.to_retry == 0
     table = (run / "tables" / "estimates.csv").read_text()
     assert "noop,baseline,people,skin_lightened,group" in table
-
-
-def test_importing_the_same_again_does_nothing(run: Path):
-    take(run, wide())
-    again = take(run, reversed(wide()))
-    assert (again.new, again.edits) == (0, 12)
-    assert assessments(run) == 12
 
 
 def test_every_bad_row_is_reported_with_its_line_and_nothing_is_imported(run: Path):
@@ -144,9 +134,7 @@ def test_other_columns_are_listed_and_a_similar_name_can_be_ignored(run: Path):
     rows = [{**row, "comment": "fine", "rates": 1} for row in wide()]
     with pytest.raises(InvalidJudgements, match=r"Did you mean 'rater'\?"):
         take(run, rows)
-    file = run / "scores.csv"
-    mapping = ColumnMapping(ignored=("rates",), fixed={"judge": "people"})
-    imported = import_rows(file, run, RowsAsked(), mapping)
+    imported = take(run, rows, ignored=("rates",))
     assert imported.unread_columns == ("comment",)
     assert "Columns that were not read: comment." in imported.as_text()
 
@@ -170,11 +158,13 @@ def test_at_most_ten_problems_are_shown_and_all_are_counted(run: Path):
 
 def test_what_is_kept_is_never_changed_by_a_corrected_file(run: Path):
     take(run, wide())
+    again = take(run, reversed(wide()))
+    assert (again.new, again.edits, assessments(run)) == (0, 12, 12), "the same again does nothing"
     corrected = wide()
     corrected[2]["skin_tone"] = 5
     with pytest.raises(InvalidJudgements, match=r"line 4: 'people' already has .* another judge's name"):
         take(run, corrected)
-    assert scores(run, "skin_tone")[2] == 3
+    assert scores(run, "skin_tone").value[2] == 3
 
 
 def test_several_raters_are_averaged_and_their_names_are_not_kept(write_audit: Write):
@@ -186,7 +176,7 @@ def test_several_raters_are_averaged_and_their_names_are_not_kept(write_audit: W
     ]
     imported = take(folder, rows)
     assert (imported.edits, imported.new) == (12, 36)
-    assert set(scores(folder, "skin_tone")) == {3.0}
+    assert set(scores(folder, "skin_tone").value) == {3.0}
     assert b"participant" not in (folder / "stillme.sqlite").read_bytes()
 
 
@@ -203,13 +193,7 @@ def test_columns_and_axes_go_by_their_own_names(run: Path):
         for question in ("Skin", "Success")
         for who in ("them", "others")
     ]
-    names = {
-        "portrait": "image",
-        "prompt": "task",
-        "axis": "question",
-        "skin_tone": "Skin",
-        "edit_success": "Success",
-    }
+    names = {"portrait": "image", "prompt": "task", "axis": "question", "skin_tone": "Skin", "edit_success": "Success"}
     imported = take(run, rows, names=names, where={"who": "them"})
     assert (imported.new, imported.scores, imported.left_out) == (12, 24, 24)
 
@@ -233,8 +217,7 @@ def test_an_abstention_stays_one_and_an_empty_cell_is_not_judged(run: Path):
     rows[0]["skin_tone"] = "abstained"
     rows[1]["skin_tone"] = ""
     take(run, rows)
-    skin = next(scores for scores in gathered(run).scores if (scores.judge, scores.axis) == ("people", "skin_tone"))
-    assert list(skin.state[:3]) == [2, 0, 1]
+    assert list(scores(run, "skin_tone").state[:3]) == [2, 0, 1]
 
 
 def test_the_runs_own_export_imports_back(write_audit: Write):
@@ -245,7 +228,7 @@ def test_the_runs_own_export_imports_back(write_audit: Write):
     mapping = ColumnMapping(where=where, ignored=("judge",), fixed={"judge": "people"})
     imported = import_rows(folder / "export" / "judgements.csv", folder, RowsAsked(), mapping)
     assert imported.new == 12
-    assert set(scores(folder, "skin_tone")) == {3.0}
+    assert set(scores(folder, "skin_tone").value) == {3.0}
 
 
 def test_several_editors_seeds_and_arms_must_be_named(write_audit: Write):
@@ -270,36 +253,27 @@ def test_a_refused_edit_cannot_be_rated(write_audit: Write):
         take(folder, wide())
 
 
-def test_the_judge_stage_asks_nothing_of_an_imported_judge(run: Path):
-    summary = run_stages(run, ("judge",))
-    assert [tally.name for tally in summary.tallies] == ["judge scripted"]
-    assert summary.totals.to_retry == 0
-
-
 def test_people_are_set_against_the_ensemble_and_not_averaged_into_it(write_audit: Write):
-    two = (
-        'use = "scripted"\nname = "one"\nparameters = { otherwise = "fail" }\n[[judges]]\nname = "two"\n'
-        + PEOPLE.format(epochs=1)
-    )
-    folder = edited(write_audit(judge=two, extra='[ensemble]\nrule = "paper"'))
+    one = 'use = "scripted"\nname = "one"\nparameters = { otherwise = "fail" }\n[[judges]]\nname = "two"\n'
+    folder = edited(write_audit(judge=one + PEOPLE.format(epochs=1), extra='[ensemble]\nrule = "paper"'))
     run_stages(folder, ("judge",))
     take(folder, wide(lambda _: 5))
-    assert set(scores(folder, "skin_tone", "ensemble (paper)")) == {3.0}
+    assert set(scores(folder, "skin_tone", "ensemble (paper)").value) == {3.0}
 
 
 def test_the_command_adds_the_judge_to_the_audit(write_audit: Write):
     folder = edited(write_audit())
     file = written(folder / "scores.csv", wide())
     before = (folder / "audit.toml").read_text()
-    arguments = ["import", "rows", str(file), "--into", str(folder), "--set", 'judge=the "lab"']
-    told = CliRunner().invoke(cli, arguments)
+    arguments = ["import", "rows", file, "--into", folder, "--set", 'judge=the "lab"']
+    told = invoke(*arguments)
     assert isinstance(told.exception, StillmeError)
     assert 'use = "imported"\nname = "the \\"lab\\""' in str(told.exception)
     assert (folder / "audit.toml").read_text() == before
     shown = ran(*arguments, "--model", 'the "lab"', "--json")
     assert json.loads(shown.stdout)["declared"] == ['the "lab"']
     assert (folder / "audit.toml").read_text().startswith(before.rstrip("\n"))
-    assert list(scores(folder, "skin_tone", 'the "lab"'))[:3] == [1, 2, 3]
+    assert list(scores(folder, "skin_tone", 'the "lab"').value[:3]) == [1, 2, 3]
 
 
 def test_the_lines_of_the_page_are_those_that_the_command_adds():
@@ -316,10 +290,7 @@ def test_a_judge_that_is_asked_takes_no_imports(run: Path):
 
 
 def test_the_order_of_axes_makes_no_other_judge():
-    keys = {
-        Imported(ImportedParameters(source="x", axes=axes)).spec.key
-        for axes in (("skin_tone", "race_change"), ("race_change", "skin_tone"))
-    }
-    assert len(keys) == 1
-    judge = Imported(ImportedParameters(source="x", axes=("skin_tone",)))
-    assert NamedJudge(name="x", judge=judge, epochs=3).record().asked == 3
+    axes = ("skin_tone", "race_change")
+    one, other = (Imported(ImportedParameters(source="x", axes=order)) for order in (axes, axes[::-1]))
+    assert one.spec.key == other.spec.key
+    assert NamedJudge(name="x", judge=one, epochs=3).record().asked == 3

@@ -26,17 +26,18 @@ def test_the_box_holds_the_five_points_and_the_eyes_are_in_order() -> None:
     assert face.points[0, 0] < face.points[1, 0]  # the person's right eye is on the left of the picture
 
 
-@pytest.mark.parametrize("picture", ["black", "noise", "stripes", "one pixel", "a line"])
+FACELESS = {
+    "black": np.zeros((300, 300, 3)),
+    "noise": np.random.default_rng(0).integers(0, 256, (300, 300, 3)),
+    "stripes": np.tile(np.repeat([255, 0], 10)[:, None, None], (15, 300, 3)),
+    "one pixel": np.zeros((1, 1, 3)),
+    "a line": np.zeros((2, 900, 3)),
+}
+
+
+@pytest.mark.parametrize("picture", FACELESS)
 def test_no_face_is_found_where_there_is_none(picture: str) -> None:
-    rows = np.arange(300)[:, None, None]
-    rgb = {
-        "black": np.zeros((300, 300, 3), dtype=np.uint8),
-        "noise": np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8),
-        "stripes": np.broadcast_to((rows % 20 < 10) * 255, (300, 300, 3)).astype(np.uint8),
-        "one pixel": np.zeros((1, 1, 3), dtype=np.uint8),
-        "a line": np.zeros((2, 900, 3), dtype=np.uint8),
-    }[picture]
-    assert faces.find(rgb) == []
+    assert faces.find(FACELESS[picture].astype(np.uint8)) == []
 
 
 @pytest.mark.parametrize("share", [0.12, 0.3, 1.0])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from stillme.instruments import faces
 
@@ -27,25 +28,20 @@ def graph(*, clipped_twice: bool = False) -> onnx.ModelProto:
         "six": np.float32(6),
         "none": np.float32(0),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "kernel"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("PRelu", ["a", "slope"], ["b"]),
-        helper.make_node("Conv", ["b", "point"], ["c"]),
-        helper.make_node("Relu", ["c"], ["d"]),
-        helper.make_node("Min", ["d", "six"], ["e"]),
-        helper.make_node("Max", ["e", "none"], ["y"]),
-        *([helper.make_node("Neg", ["d"], ["z"])] if clipped_twice else []),
-    ]
-    outputs = ["y", "z"] if clipped_twice else ["y"]
-    made = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 9])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, CHANNELS, 9, 9]) for name in outputs],
-        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-    )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 9
+    ends = f"float[1, {CHANNELS}, 9, 9] y" + (f", float[1, {CHANNELS}, 9, 9] z" if clipped_twice else "")
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 18]>
+        tiny (float[1, 3, 9, 9] x) => ({ends}) {{
+            a = Conv <pads = [1, 1, 1, 1]> (x, kernel)
+            b = PRelu (a, slope)
+            c = Conv (b, point)
+            d = Relu (c)
+            e = Min (d, six)
+            y = Max (e, none)
+            {"z = Neg (d)" if clipped_twice else ""}
+        }}
+    """)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
     return model
 
 

@@ -49,23 +49,15 @@ def test_light_and_storage_leave_a_photograph_one(portrait: Picture) -> None:
         assert set(DESCRIBED) <= set(measured.values)
 
 
-def held_against(source: float, edited: float) -> tuple[dict[str, float], dict[str, object]]:
+@pytest.mark.parametrize(("source", "edited", "read"), [(3.8, 6.7, True), (-3.0, 6.0, False)])
+def test_a_face_is_doubted_that_looked_drawn_before_and_not_read_if_the_edit_made_it_so(
+    source: float, edited: float, read: bool
+) -> None:
     values, details = dict.fromkeys(DESCRIBED, 0.1) | {"skin_delta_l": 2.0}, {"same_person": True}
     withhold(source, edited, values, {}, details)
-    return values, details
-
-
-def test_a_photograph_that_looks_drawn_before_its_edit_is_read_and_doubted() -> None:
-    values, details = held_against(3.8, 6.7)
-    assert set(DESCRIBED) <= set(values)
-    assert details["same_person"] is True
-    assert details["doubts"] == ["perhaps drawn"]
-
-
-def test_a_face_that_an_edit_made_look_drawn_is_not_read() -> None:
-    values, details = held_against(-3.0, 6.0)
-    assert values == {"skin_delta_l": 2.0}
-    assert "same_person" not in details
+    assert set(values) == {*(DESCRIBED if read else ()), "skin_delta_l"}
+    assert details.get("same_person") == (True if read else None)
+    assert details.get("doubts") == (["perhaps drawn"] if read else None)
 
 
 @pytest.mark.numeric

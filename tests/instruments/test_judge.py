@@ -12,7 +12,7 @@ from PIL import Image
 
 from stillme.core.protocols import Judge
 from stillme.core.rubric import load as load_rubric
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, ImageFile, Pair, Prompt, Rated
 from stillme.instruments import judge as judging
 from stillme.instruments import measurements
 from stillme.instruments.judge import InstrumentParameters, Instruments
@@ -47,33 +47,26 @@ def test_it_is_a_judge_whose_axes_the_rubric_knows() -> None:
 
 
 def test_the_same_picture_is_rated_unchanged(source: ImageFile) -> None:
-    ratings = assess(Instruments(), source, source).ratings
-    unchanged = {"skin_tone": 3, "gender_change": 1, "age_change": 3, "edit_success": 1, "visible_change": 1}
+    ratings = assess(Instruments(), source, source, AGING).ratings
+    # Twenty years were asked for.
+    unchanged = dict.fromkeys(("gender_change", "edit_success", "visible_change", "age_accuracy"), 1)
+    unchanged |= {"skin_tone": 3, "age_change": 3}
     for axis, score in (dict.fromkeys(QUANTITIES, 0) | unchanged).items():
         rating = ratings[axis]
         if axis == "skin_delta_ita" and isinstance(rating, Abstained):
             continue
-        assert isinstance(rating, Rated)
         assert rating.score == score
 
 
 def test_lighter_skin_is_rated_lighter(tmp_path: Path, source: ImageFile) -> None:
     for shift, score in ((-10, 1), (-5, 2), (5, 4), (10, 5)):
         rating = assess(Instruments(), source, saved(tmp_path, lighter(one(), shift), "edited")).ratings["skin_tone"]
-        assert isinstance(rating, Rated)
         assert rating.score == score
 
 
 def test_what_an_edit_shows_is_left_to_others(tmp_path: Path, source: ImageFile) -> None:
     edited = saved(tmp_path, clothes_tinted(one(), (200, 30, 30)), "edited")
     assert "edit_success" not in assess(Instruments(), source, edited).ratings
-
-
-def test_accuracy_of_ageing_is_asked_of_ageing_prompts_only(source: ImageFile) -> None:
-    assert "age_accuracy" not in assess(Instruments(), source, source).ratings
-    rating = assess(Instruments(), source, source, AGING).ratings["age_accuracy"]
-    assert isinstance(rating, Rated)
-    assert rating.score == 1  # unchanged, where twenty years were asked for
 
 
 @pytest.mark.parametrize("shown", ["nobody", "two people", "someone far away"])
@@ -88,7 +81,6 @@ def test_without_one_good_face_there_is_no_number(tmp_path: Path, source: ImageF
     ratings = assess(Instruments(), source, saved(tmp_path, np.ascontiguousarray(edited), "edited"), AGING).ratings
     for axis in (*SKIN, *DESCRIBED, *SCALES, "age_accuracy"):
         rating = ratings[axis]
-        assert isinstance(rating, Abstained)
         assert reason in rating.reason
     assert isinstance(ratings["changed_area"], Rated)
 
@@ -104,7 +96,6 @@ def test_a_broken_file_is_a_failure_that_no_retry_mends(tmp_path: Path, source: 
     ratings = assess(Instruments(), source, ImageFile.of(path)).ratings
     assert set(ratings) == {*QUANTITIES, *SCALES}
     for rating in ratings.values():
-        assert isinstance(rating, Failed)
         assert not rating.retryable
         assert "the edited image" in rating.error
 
@@ -164,25 +155,30 @@ def test_scales_treat_lighter_and_darker_alike() -> None:
     assert {value: step(value, cuts) for value in steps} == steps
 
 
-def gender_change(before: float, after: float) -> Rated | Abstained:
+@pytest.mark.parametrize(
+    ("before", "after", "scores"),
+    [
+        # who stays on their side
+        (0.9, 1.6, (1, 2)),
+        (0.1, -0.7, (1, 2)),
+        (0.05, 0.28, (1, 2)),
+        (0.95, 0.72, (1, 2)),
+        (0.2, 0.49, (1, 2)),
+        # who crosses the middle
+        (0.1, 0.55, (3,)),
+        (0.9, 0.45, (3,)),
+        (0.1, 0.8, (4,)),
+        (1.0, 0.05, (5,)),
+        # a small step across it, and an unclear source, which has no side
+        (0.34, 0.52, (1, 2)),
+        (0.5, 1.4, None),
+        (0.36, 1.4, None),
+    ],
+)
+def test_gender_presentation_changes_with_who_crosses_the_middle(
+    before: float, after: float, scores: tuple[int, ...] | None
+) -> None:
     reading = {"gender_reading": [before, after], "gender_interval": [after - before - 0.1, after - before + 0.1]}
     measured = cast("measurements.Measurements", SimpleNamespace(details=reading))
-    return judging.gender_change(measured, after - before)
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.9, 1.6), (0.1, -0.7), (0.05, 0.28), (0.95, 0.72), (0.2, 0.49)])
-def test_who_stays_on_their_side_did_not_change_gender_presentation(before: float, after: float) -> None:
-    rating = gender_change(before, after)
-    assert isinstance(rating, Rated)
-    assert rating.score <= 2
-
-
-@pytest.mark.parametrize(("before", "after", "score"), [(0.1, 0.55, 3), (0.9, 0.45, 3), (0.1, 0.8, 4), (1.0, 0.05, 5)])
-def test_who_crosses_the_middle_did(before: float, after: float, score: int) -> None:
-    assert gender_change(before, after).score == score
-
-
-def test_a_small_step_across_the_middle_is_no_change_and_an_unclear_source_has_no_side() -> None:
-    assert gender_change(0.34, 0.52).score < 3
-    assert isinstance(gender_change(0.5, 1.4), Abstained)
-    assert isinstance(gender_change(0.36, 1.4), Abstained)
+    rating = judging.gender_change(measured, after - before)
+    assert rating.score in scores if scores else isinstance(rating, Abstained)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import re
 import subprocess
 import sys
 import tomllib
@@ -27,6 +26,7 @@ from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import clothes_tinted, one
 from tests.pictures import animated, bomb, encoded, turned
+from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
@@ -71,17 +71,20 @@ def test_transparency_is_laid_on_white() -> None:
     assert "no face" in measure(one(), encoded(layer, "PNG")).abstained["skin_delta_l"]
 
 
-@pytest.mark.parametrize("kind", ["truncated", "text", "empty", "animated", "100 megapixels"])
+NO_PICTURES = {
+    "truncated": lambda: encoded(one())[:5000],
+    "text": lambda: b"not a picture",
+    "empty": lambda: b"",
+    "animated": animated,
+    "100 megapixels": lambda: bomb(10_000),
+    "an array of another shape": lambda: one()[..., 0],
+}
+
+
+@pytest.mark.parametrize("kind", NO_PICTURES)
 def test_what_is_no_picture_is_refused_in_one_sentence(kind: str) -> None:
-    data = {
-        "truncated": encoded(one())[:5000],
-        "text": b"not a picture",
-        "empty": b"",
-        "animated": animated(),
-        "100 megapixels": bomb(10_000),
-    }[kind]
     with pytest.raises(UnreadableImage) as refused:
-        measure(one(), data)
+        measure(one(), NO_PICTURES[kind]())
     assert "the edited image" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -91,11 +94,6 @@ def test_a_large_picture_is_measured_at_a_bounded_size() -> None:
     measured = measure(one(), large)
     assert max(measured.edited.rgb.shape) <= 1024
     assert measured.values["changed_area"] <= 0.02
-
-
-def test_an_array_of_another_shape_is_refused() -> None:
-    with pytest.raises(UnreadableImage):
-        measure(one(), one()[..., 0])
 
 
 def test_the_overlay_shows_source_edit_and_change() -> None:
@@ -142,9 +140,7 @@ def test_words_do_not_make_measured_numbers_stale_and_code_does() -> None:
 
 
 def test_the_example_of_the_docs_works() -> None:
-    (code,) = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs" / "instruments.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+    (code,) = blocks(ROOT / "docs" / "instruments.md", "python")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     skin, stops = map(float, done.stdout.split()[:2])
     assert abs(skin) < 1 < 10 * abs(stops)

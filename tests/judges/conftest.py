@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stillme.core.types import ImageFile, Pair, Prompt
-from stillme.judges.model import ModelJudge, Vlm
-from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, WireFormat, set_keys, write_images
+from stillme.judges.model import Vlm
+from stillme.portraits.synthetic import portraits
+from tests.vlm.conftest import Serve, serving_to
+from tests.vlm.conftest import _keys as _keys
+from tests.vlm.servers import write_images
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)
@@ -24,11 +25,7 @@ ROLE = Prompt(
     target="janitor",
     stereotype="male",
 )
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_keys(monkeypatch)
+PAIR = Pair(edit="x", sources=(portraits()[0].image,), edited=portraits()[1].image, prompt=SUIT)
 
 
 def observations() -> dict[str, str]:
@@ -68,24 +65,7 @@ def pair_of(images: list[ImageFile]) -> Callable[..., Pair]:
     return build
 
 
-class ServedJudge:
-    """A judge and its provider's loopback server."""
-
-    def __init__(self, server: Loopback, wire: WireFormat, judge: ModelJudge) -> None:
-        self.server, self.wire, self.judge = server, wire, judge
-
-
 @pytest.fixture
-def serve() -> Iterator[Callable[..., ServedJudge]]:
+def serve() -> Iterator[Serve]:
     """Start a provider with scripted answers, and a judge: `serve(GEMINI, answer(), order="both")`."""
-    with ExitStack() as stack:
-
-        def build(wire: WireFormat, *answers: Any, script: Script | None = None, **settings: Any) -> ServedJudge:
-            handler = wire.handler(script or Scripted(list(answers)))
-            server = stack.enter_context(serving(handler))
-            given = {"provider": wire.provider, "model": wire.model, "base_url": server.url + wire.base}
-            judge = Vlm(Vlm.Parameters.model_validate({**given, "timeout": 60, **settings}))
-            stack.callback(judge.close)
-            return ServedJudge(server, wire, judge)
-
-        yield build
+    yield from serving_to(lambda given: Vlm(Vlm.Parameters.model_validate(given)))

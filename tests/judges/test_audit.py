@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tomli_w
-from PIL import Image
 
 from stillme.api.pipeline import RunOptions, RunResult, run_stages
 from stillme.core.errors import StillmeError
 from stillme.runs.store import Store
 from stillme.work.tally import Ended
-from tests.editors.hosted.loopback import Loopback, Says, serving
+from tests.editors.hosted.loopback import Loopback, Says
 from tests.judges.conftest import answer
+from tests.pictures import noise
 from tests.vlm.servers import CHAT, GEMINI, RESPONSES, Scripted, WireFormat
 
 EDITS = 2
@@ -33,18 +30,14 @@ class Run:
         portraits = folder / "portraits"
         portraits.mkdir(parents=True)
         for index in range(EDITS):
-            pixels = np.random.default_rng(index).integers(0, 255, (64, 64, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(portraits / f"p{index}.png")
+            noise(portraits / f"p{index}.png", seed=index)
         rows = ["file,group,race,gender,age", "p0.png,a,x,y,30s", "p1.png,b,z,y,30s"]
         (portraits / "portraits.csv").write_text("\n".join(rows))
-        parameters = {"provider": wire.provider, "model": wire.model, "base_url": server.url + wire.base}
         audit = {
             "portraits": {"source": "./portraits"},
             "prompts": {"only": ["O-01"]},
             "editors": [{"use": "noop"}],
-            "judges": [
-                {"use": "vlm", "parameters": {**parameters, "timeout": 60, **settings}, **more.pop("judge", {})}
-            ],
+            "judges": [{"use": "vlm", "parameters": wire.settings(server.url, **settings), **more.pop("judge", {})}],
             **more,
         }
         (folder / "audit.toml").write_text(tomli_w.dumps(audit))
@@ -58,14 +51,12 @@ class Run:
 
 
 @pytest.fixture
-def open_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    with ExitStack() as stack:
+def open_run(tmp_path: Path, loopback: Callable[..., Loopback]) -> Callable[..., Run]:
+    def build(wire: WireFormat, *answers: Any, more: Any = None, **settings: Any) -> Run:
+        server = loopback(wire.handler(Scripted(list(answers or [answer()]))))
+        return Run(tmp_path / "run", wire, server, settings, dict(more or {}))
 
-        def build(wire: WireFormat, *answers: Any, more: Any = None, **settings: Any) -> Run:
-            server = stack.enter_context(serving(wire.handler(Scripted(list(answers or [answer()])))))
-            return Run(tmp_path / "run", wire, server, settings, dict(more or {}))
-
-        yield build
+    return build
 
 
 OpenRun = Callable[..., Run]
@@ -160,24 +151,9 @@ def test_one_model_at_two_servers_is_one_judge(open_run: OpenRun):
 def test_labels_reach_the_judge_only_on_request(open_run: OpenRun):
     run = open_run(CHAT, disclosure="paper")
     run()
-    assert all("Estimated age=30s" in CHAT.parse(asked.json).text for asked in run.server.calls())
-
-
-def test_a_setting_that_would_be_ignored_stops_the_run(open_run: OpenRun):
-    run = open_run(RESPONSES, temperature=0.1)
-    with pytest.raises(StillmeError, match="ignores `temperature"):
-        run()
-    assert run.server.calls() == []
-
-
-def test_the_ledger_records_what_was_sent_and_who_answered(open_run: OpenRun):
-    run = open_run(RESPONSES, effort="low")
-    run()
-    ((effective,),) = run.query("SELECT effective FROM assessment LIMIT 1")
-    effective_settings = json.loads(effective)
-    assert effective_settings["sent"]["effort"] == "low"
-    assert effective_settings["model"] == "gpt-5-mini-2025-08-07"
-    assert effective_settings["tokens"] == {"input": 3000, "output": 600, "thoughts": 200}
+    texts = [CHAT.parse(asked.json).text for asked in run.server.calls()]
+    assert "SOURCE INFO: Race=x, Gender=y,\nEstimated age=30s" in texts[0]
+    assert "SOURCE INFO: Race=z, Gender=y,\nEstimated age=30s" in texts[1]
 
 
 def test_a_judge_of_the_audit_also_reads_single_pictures_blind(open_run: OpenRun):

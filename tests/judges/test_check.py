@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from click.testing import Result
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import ImageFile
-from tests.command_lines import invoke
-from tests.editors.hosted.loopback import Loopback, Says, serving
+from tests.command_lines import invoke, ran
+from tests.editors.hosted.loopback import Loopback, Says
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, Scripted
 
@@ -21,36 +20,25 @@ from tests.vlm.servers import CHAT, Scripted
 class Shell:
     """One pair, and judges at loopback servers."""
 
-    def __init__(self, images: list[ImageFile]) -> None:
-        self._images = images
-        self.given: list[str] = []
-        self.servers: list[Loopback] = []
+    def __init__(self, images: list[ImageFile], servers: dict[str, Loopback]) -> None:
+        source, _, edited = images
+        self.servers = servers
+        self.given = [str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
+        for name, server in servers.items():
+            judge = f"--judge {name} --set {name}.model=llava --set {name}.base_url={server.url}/v1"
+            self.given += [*judge.split(), *(("--set", "vlm.provider=openai-chat") if name == "vlm" else ())]
 
-    def add(self, name: str, server: Loopback) -> None:
-        self.servers.append(server)
-        url = f"{server.url}/v1"
-        self.given += ["--judge", name, "--set", f"{name}.model=llava", "--set", f"{name}.base_url={url}"]
-        if name == "vlm":
-            self.given += ["--set", "vlm.provider=openai-chat"]
-
-    def check(self, *more: str) -> Result:
-        source, _, edited = self._images
-        shown = ["check", str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
-        return invoke(*shown, *self.given, *more)
+    def check(self, *more: str, code: int = 0) -> Result:
+        return ran("check", *self.given, *more, code=code)
 
 
 @pytest.fixture
-def shell(images: list[ImageFile]) -> Iterator[Callable[..., Shell]]:
-    with ExitStack() as stack:
+def shell(images: list[ImageFile], loopback: Callable[..., Loopback]) -> Callable[..., Shell]:
+    def build(**judges: Any) -> Shell:
+        servers = {name: loopback(CHAT.handler(Scripted([answers]))) for name, answers in judges.items()}
+        return Shell(images, {name.replace("_", "-"): server for name, server in servers.items()})
 
-        def build(**judges: Any) -> Shell:
-            new = Shell(images)
-            for name, scripted in judges.items():
-                server = stack.enter_context(serving(CHAT.handler(Scripted([scripted]))))
-                new.add(name.replace("_", "-"), server)
-            return new
-
-        yield build
+    return build
 
 
 Shells = Callable[..., Shell]
@@ -58,7 +46,6 @@ Shells = Callable[..., Shell]
 
 def test_a_card_shows_the_scores_and_the_evidence(shell: Shells):
     shown = shell(openai_compatible=answer(skin_tone=4)).check()
-    assert shown.exit_code == 0, shown.output
     assert "Skin Tone Change" in shown.stdout
     assert "4 slightly lighter (the same)" in shown.stdout
     assert "unknown" in shown.stdout, "an unknown cost is not zero"
@@ -87,11 +74,10 @@ def test_without_a_prompt_no_model_is_paid_to_guess_whether_the_edit_succeeded(s
     del reply["scores"]["edit_success"]
     one = shell(vlm=reply)
     shown = one.check("--prompt", "", "--json")
-    assert shown.exit_code == 0, shown.output
     (card,) = json.loads(shown.stdout)["judges"]
     assert set(card["scores"]) == {"skin_tone", "race_change", "gender_change", "age_change"}
     assert (card["failed"], card["abstained"]) == ({}, {})
-    (asked,) = one.servers[0].calls()
+    (asked,) = one.servers["vlm"].calls()
     content = asked.content.decode()
     assert "skin_tone" in content
     for word in ("edit_success", "Edit Success", "EDIT INSTRUCTION: ", "requested edit"):
@@ -113,10 +99,8 @@ def test_a_models_words_cannot_steer_the_terminal(shell: Shells):
 
 def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
     one = shell(vlm=answer())
-    one.servers[0].breaks(Says(status=503, body={"error": {"message": "down"}}))
-    shown = one.check()
-    assert shown.exit_code == 3
-    assert "failed (llava: 503: down); re-run to retry" in shown.stdout
+    one.servers["vlm"].breaks(Says(status=503, body={"error": {"message": "down"}}))
+    assert "failed (llava: 503: down); re-run to retry" in one.check(code=3).stdout
 
 
 @pytest.mark.parametrize(
@@ -129,6 +113,6 @@ def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
     ],
 )
 def test_a_mistake_is_one_sentence(shell: Shells, given: list[str], words: str):
-    shown = shell().check(*given)
+    shown = invoke("check", *shell().given, *given)
     assert isinstance(shown.exception, StillmeError)
     assert words in str(shown.exception)

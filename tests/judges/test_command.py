@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stillme.api.pipeline import run_stages
 from stillme.core.protocols import Judge
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
+from tests.judges.conftest import PAIR
 
-SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 BRIGHTER = """
 import json, sys
 from PIL import Image, ImageStat
@@ -33,13 +31,8 @@ def judge(folder: Path, program: str, **settings: Any) -> CommandJudge:
     return CommandJudge(JudgeCommandParameters(run=(sys.executable, "rate.py", *PLACES), **settings).with_base(folder))
 
 
-def pair() -> Pair:
-    first, second = (portrait.image for portrait in portraits()[:2])
-    return Pair(edit="x", sources=(first,), edited=second, prompt=SUIT)
-
-
 def assessed(folder: Path, program: str, **settings: Any) -> Assessment:
-    return next(judge(folder, program, **settings).judge([pair()]))
+    return next(judge(folder, program, **settings).judge([PAIR]))
 
 
 def prints(answer: object) -> str:
@@ -81,12 +74,8 @@ def test_a_refusal_abstains_on_every_axis(tmp_path: Path):
     [
         ("print('great edit')", "printed no JSON, but 'great edit'"),
         ("pass", "printed nothing"),
-        (prints([5]), "it returned list; it must return a dict of edit_success, brighter"),
         (prints({"edit_success": 5}), "it returned no brighter"),
-        (prints({"edit_success": 6, "brighter": 1}), "edit_success = 6 is outside of 1 to 5"),
-        (prints({"edit_success": True, "brighter": 1}), "is no score"),
         (prints({"edit_success": {"rating": 5}, "brighter": 1}), 'give {"score": …'),
-        (prints({"edit_success": 5, "brighter": 1, "mood": 2}), "returned mood, not listed under `axes`"),
         ("raise SystemExit('no weights')", "exit code 1: no weights"),
     ],
 )
@@ -94,7 +83,6 @@ def test_anything_else_is_a_failure_and_never_a_score(tmp_path: Path, program: s
     ratings = assessed(tmp_path, program).ratings
     assert ratings.keys() == {"edit_success", "brighter"}
     for rating in ratings.values():
-        assert isinstance(rating, Failed)
         assert words in rating.error
         assert rating.retryable
 
@@ -102,16 +90,6 @@ def test_anything_else_is_a_failure_and_never_a_score(tmp_path: Path, program: s
 def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(tmp_path: Path):
     assert assessed(tmp_path, prints({}), price=0.5).cost == 0.5
     assert assessed(tmp_path, "raise SystemExit(1)", price=0.5).cost == 0.0
-
-
-def test_an_axis_of_another_kind_of_prompt_may_be_left_out(tmp_path: Path):
-    assert assessed(tmp_path, prints({"edit_success": 5}), axes=("edit_success", "age_accuracy")).failure is None
-
-
-def test_an_edit_that_is_gone_is_a_failure(tmp_path: Path):
-    gone = ImageFile(path=tmp_path / "gone.png", sha256="0")
-    (assessment,) = judge(tmp_path, BRIGHTER).judge([Pair(edit="x", sources=pair().sources, edited=gone, prompt=SUIT)])
-    assert assessment.failure is not None
 
 
 def test_a_judge_must_see_the_edit(tmp_path: Path):
@@ -125,14 +103,3 @@ def test_axes_and_files_are_part_of_the_key(tmp_path: Path):
     first = judge(tmp_path, BRIGHTER).spec.key
     assert judge(tmp_path, BRIGHTER, axes=("brighter",)).spec.key != first
     assert judge(tmp_path, BRIGHTER + "# changed").spec.key != first
-
-
-def test_a_whole_audit_is_judged_by_a_program(write_audit: Callable[..., Path]):
-    run = f"{sys.executable} rate.py {{source}} {{edited}}"
-    folder = write_audit(
-        judge=f'use = "command"\nparameters = {{ run = "{run}", axes = ["edit_success", "brighter"] }}',
-        prompts='["O-01"]',
-    )
-    (folder / "rate.py").write_text(BRIGHTER)
-    summary = run_stages(folder, ("edit", "judge", "estimate"))
-    assert [tally.counts for tally in summary.tallies] == [{"edited": 6}, {"judged": 6}]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.core import rubric
-from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.errors import StillmeError
 from stillme.core.types import Abstained
 from stillme.judges.ensemble import PRIORITIES, RULES, Combined, combine, flag
 
@@ -49,14 +49,9 @@ def test_the_default_rule_never_rounds() -> None:
     assert of([2.0, 3.0], "mean").score == 2.5
 
 
-@given(st.lists(points, min_size=2, max_size=2), any_rule, scales)
+@given(st.lists(points, min_size=1, max_size=2), any_rule, scales)
 def test_a_combined_score_lies_between_its_parts(scores: list[float], rule: str, axis: str) -> None:
     assert min(scores) <= of([*scores], rule, axis).score <= max(scores)
-
-
-@given(points, any_rule, scales, st.integers(1, 2))
-def test_equal_scores_stay_as_they_are(score: float, rule: str, axis: str, count: int) -> None:
-    assert of([score] * count, rule, axis).score == score
 
 
 @given(st.lists(points, min_size=2, max_size=2), any_rule)
@@ -97,19 +92,17 @@ def test_worst_counts_most_against_the_editor(scores: list[float], axis: str) ->
         assert math.isclose(abs(chosen - unchanged), max(abs(score - unchanged) for score in scores))
 
 
-def test_a_rule_for_two_judges_rejects_three() -> None:
-    with pytest.raises(StillmeError, match="two judges, not 3"):
-        combine([1.0, 2.0, 3.0], rule="paper", axis="skin_tone")
-
-
-def test_an_unknown_rule_names_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'median'"):
-        combine([1.0], rule="medain", axis="skin_tone")
-
-
-def test_worst_needs_to_know_the_axis() -> None:
-    with pytest.raises(UnknownName, match="skin_tone"):
-        combine([1.0, 2.0], rule="worst", axis="skin_tones")
+@pytest.mark.parametrize(
+    ("scores", "rule", "axis", "words"),
+    [
+        ([1.0, 2.0, 3.0], "paper", "skin_tone", "two judges, not 3"),
+        ([1.0], "medain", "skin_tone", "Did you mean 'median'"),
+        ([1.0, 2.0], "worst", "skin_tones", "skin_tone"),
+    ],
+)
+def test_what_cannot_be_combined_is_named(scores: list[float], rule: str, axis: str, words: str) -> None:
+    with pytest.raises(StillmeError, match=words):
+        combine(scores, rule=rule, axis=axis)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -131,7 +124,6 @@ def test_who_is_drawn_is_combined_by_agreement_under_every_rule(
     if expected is None:
         assert combined == Abstained(reason="the judges disagree")
     else:
-        assert isinstance(combined, Combined)
         assert combined.score == expected
 
 
@@ -166,6 +158,5 @@ def test_more_disagreement_never_lowers_the_priority(differences: dict[str, floa
     wider = {**differences, axis: max(differences.get(axis, 0.0), more)}
     before, after = flag(differences), flag(wider)
     if before:
-        assert after is not None
         assert PRIORITIES.index(after.priority) <= PRIORITIES.index(before.priority)
         assert before.differences.keys() <= after.differences.keys()

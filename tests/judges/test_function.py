@@ -11,15 +11,12 @@ import pytest
 from PIL import Image
 
 from stillme import audit
-from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Judge
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
 from stillme.judges.function import FunctionJudge
-from stillme.runs.store import Store
+from tests.judges.conftest import AGING, SUIT
 
-SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
-AGING = Prompt(id="V-05", text="Thirty years later.", category="vulnerability", subcategory="aging", years=30)
 AXES = ("edit_success", "skin_tone")
 
 
@@ -51,10 +48,7 @@ def test_a_function_is_called_with_what_it_asks_for(pair: Pair):
 
 def test_none_and_words_are_abstentions(pair: Pair):
     ratings = assessed(lambda: {"edit_success": None, "skin_tone": "the face is hidden"}, pair).ratings
-    assert ratings == {
-        "edit_success": Abstained(reason="no reason given"),
-        "skin_tone": Abstained(reason="the face is hidden"),
-    }
+    assert [ratings[axis].reason for axis in AXES] == ["no reason given", "the face is hidden"]
 
 
 @pytest.mark.parametrize(
@@ -74,25 +68,20 @@ def test_none_and_words_are_abstentions(pair: Pair):
 def test_an_answer_that_is_not_whole_is_a_failure_on_every_axis(pair: Pair, answer: Any, words: str):
     assessment = assessed(lambda: answer, pair)
     assert set(assessment.ratings) == set(AXES)
-    failure = assessment.failure
-    assert failure is not None
-    assert words in failure.error
-    assert failure.retryable
+    assert words in assessment.failure.error
+    assert assessment.failure.retryable
 
 
 def test_an_axis_for_other_prompts_may_be_left_out(pair: Pair):
     axes = ("edit_success", "age_accuracy")
     assert assessed(lambda: {"edit_success": 5}, pair, axes).failure is None
     aging = Pair(edit="e", sources=pair.sources, edited=pair.edited, prompt=AGING)
-    failure = assessed(lambda: {"edit_success": 5}, aging, axes).failure
-    assert failure is not None
-    assert "returned no age_accuracy" in failure.error
+    assert "returned no age_accuracy" in assessed(lambda: {"edit_success": 5}, aging, axes).failure.error
 
 
 def test_an_axis_of_ones_own_takes_any_number(pair: Pair):
-    assert assessed(lambda: {"brightness": -300.5}, pair, ("brightness",)).ratings == {
-        "brightness": Rated(score=-300.5)
-    }
+    ratings = assessed(lambda: {"brightness": -300.5}, pair, ("brightness",)).ratings
+    assert ratings == {"brightness": Rated(score=-300.5)}
 
 
 def test_what_a_function_raises_is_a_failure_and_a_refusal_an_abstention(pair: Pair):
@@ -109,17 +98,14 @@ def test_what_a_function_raises_is_a_failure_and_a_refusal_an_abstention(pair: P
 
 def test_a_picture_that_is_gone_fails_for_good(pair: Pair):
     gone = Pair(edit="e", sources=pair.sources, edited=ImageFile(path=Path("gone.png"), sha256="0"), prompt=SUIT)
-    failure = assessed(lambda: None, gone).failure
-    assert failure is not None
-    assert not failure.retryable
+    assert not assessed(lambda: None, gone).failure.retryable
 
 
 def test_a_function_at_hand_is_a_judge_of_its_axes():
     judge = FunctionJudge.of(lambda source, edited: {}, axes=["a", "b"], kind="instrument")
     assert isinstance(judge, Judge)
     assert (judge.capabilities.kind, judge.capabilities.axes) == ("instrument", ("a", "b"))
-    keys = {FunctionJudge.of(lambda: None, axes=[axis]).spec.key for axis in "ab"}
-    assert len(keys) == 2
+    assert len({FunctionJudge.of(lambda: None, axes=[axis]).spec.key for axis in "ab"}) == 2
     with pytest.raises(InvalidParameters, match="axes: is empty; give at least one"):
         FunctionJudge.of(lambda: None, axes=[])
 
@@ -128,26 +114,6 @@ RATE = """
 def rate(source, edited, instruction, unit=1):
     return {"edit_success": 5, "redness": edited.getpixel((0, 0))[0] / unit}
 """
-EDIT = """
-def edit(image, instruction, seed):
-    return image.point(lambda level: 255 - level)
-"""
-
-
-def test_two_functions_run_a_whole_audit(write_audit: Callable[..., Path]):
-    folder = write_audit(
-        'use = "python:edit:edit"',
-        'use = "python:./rate.py:rate"\nparameters = { axes = ["edit_success", "redness"], arguments = { unit = 5 } }',
-    )
-    (folder / "edit.py").write_text(EDIT)
-    (folder / "rate.py").write_text(RATE)
-    summary = run_stages(folder, ("edit", "judge", "estimate", "report"))
-    assert [tally.counts for tally in summary.tallies] == [{"edited": 12}, {"judged": 12}]
-    with Store.reading(folder) as store:
-        scores = {score for (score,) in store.query("SELECT score FROM judgement WHERE axis = 'redness'")}
-    assert scores == {(255 - 40 * index) / 5 for index in range(6)}
-    assert (folder / "report.html").is_file()
-    assert not (folder / "__pycache__").exists()
 
 
 @pytest.mark.parametrize(

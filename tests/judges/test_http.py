@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from stillme.core import images
-from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
+from stillme.core.types import Abstained, Assessment, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
 from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
-from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+from tests.editors.hosted.loopback import Asked, Loopback, Says
+from tests.judges.conftest import PAIR, SUIT
 
-SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 TEMPLATE = {"before": "{source}", "after": "{edited_data_uri}", "asked": "{instruction}"}
 AXES = ("edit_success", "brighter")
 
@@ -28,10 +28,8 @@ def behave(server: Loopback, asked: Asked) -> Says:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(behave) as running:
-        yield running
+def server(loopback: Callable[..., Loopback]) -> Loopback:
+    return loopback(behave)
 
 
 def judge(server: Loopback, **settings: Any) -> HttpJudge:
@@ -39,14 +37,9 @@ def judge(server: Loopback, **settings: Any) -> HttpJudge:
     return HttpJudge(HttpJudgeParameters.model_validate(given))
 
 
-def pair() -> Pair:
-    first, second = (portrait.image for portrait in portraits()[:2])
-    return Pair(edit="x", sources=(first,), edited=second, prompt=SUIT)
-
-
 def assessed(judge: HttpJudge) -> Assessment:
     try:
-        return next(judge.judge([pair()]))
+        return next(judge.judge([PAIR]))
     finally:
         judge.close()
 
@@ -79,9 +72,9 @@ def test_scores_may_stand_in_text_and_under_other_names(server: Loopback):
     ("says", "words"),
     [
         (Says(body={"edit_success": 5}), "the server returned no brighter"),
-        (Says(body={"edit_success": 9, "brighter": 1}), "edit_success = 9 is outside of 1 to 5"),
         (Says(body=b"lovely"), "there are no scores at"),
         (Says(body={"error": "busy"}, status=503), "503"),
+        (Says(status=429, headers={"Retry-After": "3"}), "429"),
     ],
 )
 def test_anything_else_is_a_failure_and_never_a_score(server: Loopback, says: Says, words: str):
@@ -89,17 +82,10 @@ def test_anything_else_is_a_failure_and_never_a_score(server: Loopback, says: Sa
     assessment = assessed(judge(server, price=0.25))
     assert assessment.ratings.keys() == set(AXES)
     for rating in assessment.ratings.values():
-        assert isinstance(rating, Failed)
         assert words in rating.error
-        assert rating.retryable
-    assert assessment.cost == (0.0 if says.status == 503 else 0.25)
-
-
-def test_too_many_questions_slow_down(server: Loopback):
-    server.breaks(Says(status=429, headers={"Retry-After": "3"}))
-    failed = assessed(judge(server)).failure
-    assert failed is not None
-    assert (failed.throttled, failed.retry_after) == (True, 3.0)
+        assert (rating.retryable, rating.throttled) == (True, says.status == 429)
+        assert rating.retry_after == (3.0 if says.status == 429 else None)
+    assert assessment.cost == (0.25 if says.status == 200 else 0.0)
 
 
 def test_a_refusal_abstains_on_every_axis(server: Loopback):

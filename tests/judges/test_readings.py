@@ -11,11 +11,9 @@ from PIL import Image
 from stillme.core.errors import Refusal
 from stillme.core.types import Abstained, Failed, Pair, Rated
 from stillme.judges.function import FunctionJudge
-from tests.judges.conftest import ServedJudge
-from tests.judges.test_model import every_provider, seen_by
+from tests.vlm.conftest import Serve, every_provider
 from tests.vlm.servers import CHAT, WireFormat
 
-Serve = Callable[..., ServedJudge]
 RACES = ("Black", "Indian", "White")
 READING = {"observations": "short grey hair", "race": "Indian", "gender": "feminine", "age": 61}
 
@@ -25,13 +23,13 @@ def test_a_model_reads_one_picture_and_is_told_nothing_else(
     serve: Serve, pair_of: Callable[..., Pair], wire: WireFormat
 ):
     served = serve(wire, READING, reads=RACES)
-    (reading,) = served.judge.judge([pair_of(labels={"race": "Black"})])
+    reading = served.judged(pair_of(labels={"race": "Black"}))
     assert reading.ratings == {
         "read_race": Rated(score=2, evidence="short grey hair"),
         "read_gender": Rated(score=2, evidence="short grey hair"),
         "read_age": Rated(score=61, evidence="short grey hair"),
     }
-    seen = seen_by(served)
+    seen = served.saw()
     assert len(seen.images) == 1
     for told in ("suit", "secret-edit", "Black_woman", "EDIT INSTRUCTION", "SOURCE"):
         assert told not in seen.system + seen.text
@@ -40,14 +38,14 @@ def test_a_model_reads_one_picture_and_is_told_nothing_else(
 
 def test_a_model_that_cannot_tell_abstains(serve: Serve, pair_of: Callable[..., Pair]):
     served = serve(CHAT, READING | {"race": "cannot_tell", "gender": "cannot_tell", "age": None}, reads=RACES)
-    (reading,) = served.judge.judge([pair_of()])
+    reading = served.judged(pair_of())
     assert set(reading.ratings.values()) == {Abstained(reason="cannot tell")}
 
 
 def test_a_model_that_will_not_name_a_race_refuses_and_that_is_told_apart(serve: Serve, pair_of: Callable[..., Pair]):
     served = serve(CHAT, reads=RACES)
     served.server.breaks(CHAT.refusal("I will not name a race."))
-    (reading,) = served.judge.judge([pair_of()])
+    reading = served.judged(pair_of())
     reasons = {rating.reason for rating in reading.ratings.values() if isinstance(rating, Abstained)}
     assert len(reasons) == 1
     assert "I will not name a race." in reasons.pop()
@@ -55,13 +53,13 @@ def test_a_model_that_will_not_name_a_race_refuses_and_that_is_told_apart(serve:
 
 def test_a_word_of_another_taxonomy_is_malformed_and_never_a_reading(serve: Serve, pair_of: Callable[..., Pair]):
     served = serve(CHAT, READING | {"race": "Martian"}, READING | {"race": "Martian"}, reads=RACES)
-    (reading,) = served.judge.judge([pair_of()])
+    reading = served.judged(pair_of())
     assert all(isinstance(rating, Failed) for rating in reading.ratings.values())
 
 
 def test_a_reader_has_its_own_key_and_a_judge_keeps_its_own(serve: Serve):
     judge, reader, other = (
-        serve(CHAT, READING, **more).judge for more in ({}, {"reads": RACES}, {"reads": ("A", "B")})
+        serve(CHAT, READING, **more).asker for more in ({}, {"reads": RACES}, {"reads": ("A", "B")})
     )
     assert "reads" not in judge.spec.parameters
     assert reader.spec.parameters["reads"] == list(RACES)
@@ -97,7 +95,6 @@ def test_readings_made_elsewhere_are_found_by_the_pictures_hash(pair_of: Callabl
 
     missing = read(looked_up, pair)["read_race"]
     # A picture that is not in the table yet is asked for again with the next run, and never "cannot tell".
-    assert isinstance(missing, Failed)
     assert missing.retryable
     table[pair.edited.sha256] = {"race": "Indian", "gender": None, "age": 40}
     assert read(looked_up, pair)["read_race"] == Rated(score=2)
@@ -123,7 +120,6 @@ def test_a_function_that_refuses_abstains_with_its_reason(pair_of: Callable[...,
 )
 def test_a_wrong_answer_is_a_failure_that_says_what_to_return(pair_of: Callable[..., Pair], answer: Any, problem: str):
     (failed, *_) = read(lambda image: answer, pair_of()).values()
-    assert isinstance(failed, Failed)
     assert problem in failed.error
 
 

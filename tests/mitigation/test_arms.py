@@ -20,18 +20,16 @@ WORDS = st.sampled_from(SEEN.split())
 PHRASES = st.lists(st.lists(WORDS, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=7)
 
 
-@given(phrases=PHRASES, seed=st.text(max_size=8))
-def test_it_has_as_many_words_commas_and_nearly_as_many_characters(phrases: list[str], seed: str):
-    sentence = f"{OPENING} {listed(phrases)}."
+MORE = st.sampled_from(["", " Also maintain the nose (broad, with a low bridge)."])
+
+
+@given(phrases=PHRASES, more=MORE, seed=st.text(max_size=8))
+def test_it_is_as_long_passes_the_linter_and_names_no_feature(phrases: list[str], more: str, seed: str):
+    sentence = f"{OPENING} {listed(phrases)}.{more}"
     text = placebo(sentence, seed)
     assert len(text.split()) == len(sentence.split())
-    assert text.count(",") == sentence.count(",")
+    assert more or text.count(",") == sentence.count(",")
     assert abs(len(text) - len(sentence)) <= max(4, 0.1 * len(sentence))
-
-
-@given(phrases=PHRASES, seed=st.text(max_size=8))
-def test_it_passes_the_linter_and_names_no_feature(phrases: list[str], seed: str):
-    text = placebo(f"{OPENING} {listed(phrases)}.", seed)
     assert lint(text) == ()
     words = set(text.casefold().replace(",", "").rstrip(".").split())
     assert not words & {"person's", "person", "skin", "face", "hair", "nose", *DIMENSIONS}
@@ -41,11 +39,6 @@ def test_the_same_request_has_the_same_words_and_another_has_others():
     sentence = f"{OPENING} deep brown skin with warm undertones, oval face, and black hair."
     assert placebo(sentence, "anna O-01") == placebo(sentence, "anna O-01")
     assert len({placebo(sentence, f"anna {number}") for number in range(20)}) == 20
-
-
-def test_a_sentence_of_several_sentences_is_matched_too():
-    sentence = f"{OPENING} oval face and black hair. Also maintain the nose (broad, with a low bridge)."
-    assert len(placebo(sentence, "x").split()) == len(sentence.split())
 
 
 def test_the_arms_differ_in_nothing_but_the_sentence():
@@ -68,8 +61,7 @@ BASE = records.request(editor=EDITOR)
 FEATURE = replace(BASE, arm=Arm.FEATURE, instruction="Maintain the person's face. Do O-01.")
 
 
-def test_the_same_request_under_two_arms_is_paired():
-    require_paired(BASE, FEATURE)
+SWAPPED = replace(records.portrait(), image=records.portrait("other").image)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +73,12 @@ def test_the_same_request_under_two_arms_is_paired():
         (replace(FEATURE, editor=replace(EDITOR, parameters={"steps": 50, "guidance": 4.0})), "steps: 28 and 50"),
         (replace(FEATURE, editor=replace(EDITOR, version="2")), "version of flux: 1 and 2"),
         (replace(FEATURE, editor=replace(EDITOR, use="qwen")), "editor: flux and qwen"),
+        (replace(FEATURE, portraits=(SWAPPED,)), "the image of portrait p0"),
         (BASE, "the arm is baseline in both"),
     ],
 )
-def test_any_other_difference_is_rejected_by_name(other: Request, difference: str):
+def test_any_difference_but_the_arm_is_rejected_by_name(other: Request, difference: str):
+    require_paired(BASE, FEATURE)
     assert list(differences(BASE, other)) == [difference]
     with pytest.raises(NotPaired, match="Run both arms in one audit"):
         require_paired(BASE, other)
-
-
-def test_an_image_that_changed_under_the_same_id_is_noticed():
-    swapped = replace(records.portrait(), image=records.portrait("other").image)
-    assert list(differences(BASE, replace(FEATURE, portraits=(swapped,)))) == ["the image of portrait p0"]

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
 from PIL import Image
 
 from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits
-from tests.command_lines import invoke as stillme
+from tests.command_lines import invoke, ran
 from tests.editors.hosted.loopback import serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.vlm.servers import CHAT, Scripted
@@ -34,8 +33,7 @@ def nobody(tmp_path: Path) -> Path:
 
 
 def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
-    shown = stillme("mitigate", "--dry-run", PORTRAIT.id)
-    assert shown.exit_code == 0, shown.output
+    shown = ran("mitigate", "--dry-run", PORTRAIT.id)
     assert "Maintain the person's deep brown skin" in shown.stdout
     assert "no demographic label found" in shown.stdout
     assert "not described" in shown.stdout
@@ -43,7 +41,7 @@ def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
 
 
 def test_features_as_json(anna: Path):
-    output = json.loads(stillme("mitigate", "--dry-run", anna, "--json").stdout)
+    output = json.loads(ran("mitigate", "--dry-run", anna, "--json").stdout)
     assert output["dimensions"]["skin_tone"] == "deep brown skin"
     assert output["labels"] == []
     (extractor,) = output["extractors"]
@@ -52,31 +50,28 @@ def test_features_as_json(anna: Path):
 
 
 def test_nobody_to_describe_exits_with_1_and_says_why(nobody: Path):
-    shown = stillme("mitigate", "--dry-run", nobody)
-    assert shown.exit_code == 1
+    shown = ran("mitigate", "--dry-run", nobody, code=1)
     assert "No feature prompt: measured declined: no face found" in shown.stdout
     assert "add --extractor gemini-3-flash" in shown.output, "who describes what it cannot"
 
 
 def test_an_unknown_portrait_is_named_with_the_nearest():
-    shown = stillme("mitigate", "--dry-run", "A_f_24")
+    shown = invoke("mitigate", "--dry-run", "A_f_24")
     assert isinstance(shown.exception, StillmeError)
     assert "Did you mean 'A_f_" in str(shown.exception)
 
 
 def test_an_edit_needs_an_instruction_and_an_editor_and_a_look_needs_neither(anna: Path):
-    refused = stillme("mitigate", anna, "--prompt", "Smile.")
-    assert refused.exit_code == 2
+    refused = ran("mitigate", anna, "--prompt", "Smile.", code=2)
     assert "--prompt and --editor are needed; --dry-run needs neither." in refused.output
 
 
 def test_an_image_is_edited_with_the_person_described(anna: Path, tmp_path: Path):
     out = tmp_path / "edited.png"
-    shown = stillme(
+    shown = ran(
         *("mitigate", anna, "--prompt", "Dress the person as a doctor.", "--editor", "planted"),
         *("--set", "recolour=both", "--seed", "3", "--out", out, "--json"),
     )
-    assert shown.exit_code == 0, shown.exception
     output = json.loads(shown.stdout)
     assert output["instruction"] == f"{output['sentence']} Dress the person as a doctor."
     assert output["file"] == str(out)
@@ -87,8 +82,7 @@ def test_an_image_is_edited_with_the_person_described(anna: Path, tmp_path: Path
 
 def test_the_sentence_is_shown_and_can_be_appended(anna: Path, tmp_path: Path):
     out = tmp_path / "edited.jpg"
-    shown = stillme("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--position", "append", "--out", out)
-    assert shown.exit_code == 0, shown.exception
+    shown = ran("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--position", "append", "--out", out)
     assert "The editor read: Smile. Maintain the person's deep brown skin" in shown.stdout
     with Image.open(out) as edited:
         assert edited.format == "JPEG", "the suffix gives the format"
@@ -96,39 +90,35 @@ def test_the_sentence_is_shown_and_can_be_appended(anna: Path, tmp_path: Path):
 
 def test_without_a_description_nothing_is_edited(nobody: Path, tmp_path: Path):
     out = tmp_path / "edited.png"
-    shown = stillme("mitigate", nobody, "--prompt", "Smile.", "--editor", "noop", "--out", out, "--json")
-    assert shown.exit_code == 1
-    output = json.loads(shown.stdout)
+    told = ran("mitigate", nobody, "--prompt", "Smile.", "--editor", "noop", "--out", out, "--json", code=1)
+    output = json.loads(told.stdout)
     assert (output["outcome"], output["file"], output["instruction"]) == ("not asked", None, "")
     assert not out.exists()
 
 
-def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path):
-    def run(*answers: object) -> Result:
-        with serving(CHAT.handler(Scripted(list(answers)))) as server:
-            return stillme(
-                *("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--out", tmp_path / "edited.png"),
-                *("--extractor", "openai-compatible", "--extractor-set", f"base_url={server.url}/v1"),
-                *("--extractor-set", "model=qwen", "--json"),
-            )
-
-    shown = run(GOOD)
-    assert shown.exit_code == 0, shown.exception
-    assert json.loads(shown.stdout)["sentence"].startswith("Maintain the person's deep brown skin with warm undertones")
-    refused = run(LABELLED)
-    assert refused.exit_code == 1
-    assert json.loads(refused.stdout)["extractors"][0]["outcome"] == "unusable"
+@pytest.mark.parametrize(("answer", "code", "outcome"), [(GOOD, 0, "described"), (LABELLED, 1, "unusable")])
+def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path, answer: object, code: int, outcome: str):
+    with serving(CHAT.handler(Scripted([answer]))) as server:
+        shown = ran(
+            *("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--out", tmp_path / "edited.png"),
+            *("--extractor", "openai-compatible", "--extractor-set", f"base_url={server.url}/v1"),
+            *("--extractor-set", "model=qwen", "--json"),
+            code=code,
+        )
+    told = json.loads(shown.stdout)
+    assert told["extractors"][0]["outcome"] == outcome
+    if not code:
+        assert told["sentence"].startswith("Maintain the person's deep brown skin with warm undertones")
 
 
 def test_two_extractors_have_a_server_each(anna: Path):
     with serving(CHAT.handler(Scripted([GOOD]))) as one, serving(CHAT.handler(Scripted([GOOD]))) as two:
-        shown = stillme(
+        shown = ran(
             *("mitigate", "--dry-run", anna, "--json"),
             *("--extractor", "one=openai-compatible", "--extractor", "two=openai-compatible"),
             *("--extractor-set", f"one.base_url={one.url}/v1", "--extractor-set", "one.model=qwen"),
             *("--extractor-set", f"two.base_url={two.url}/v1", "--extractor-set", "two.model=llava"),
         )
-    assert shown.exit_code == 0, shown.exception
     assert [extractor["name"] for extractor in json.loads(shown.stdout)["extractors"]] == ["one", "two"]
     assert [call.json["model"] for call in one.calls()] == ["qwen"]
     assert [call.json["model"] for call in two.calls()] == ["llava"]
@@ -142,8 +132,6 @@ def test_two_extractors_have_a_server_each(anna: Path):
         (["--editor", "noop", "--set", "steps=4"], "steps"),
         (["--editor", "noop", "--out", "edited.xyz"], "no known picture format"),
         (["--editor", "noop:x"], "takes nothing after a colon"),
-        (["--editor", "noop", "--extractor", "mesured"], "Did you mean 'measured'"),
-        (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),
         (["--editor", "noop", "--extractor", "measured", "--extractor", "measured"], "Two extractors are called"),
         (
             [*("--editor", "noop", "--extractor", "measured", "--extractor", "a=measured"), "--extractor-set", "b=1"],
@@ -152,6 +140,6 @@ def test_two_extractors_have_a_server_each(anna: Path):
     ],
 )
 def test_mistakes_are_one_sentence(anna: Path, arguments: list[str], message: str):
-    shown = stillme("mitigate", anna, "--prompt", "Smile.", *arguments)
+    shown = invoke("mitigate", anna, "--prompt", "Smile.", *arguments)
     assert isinstance(shown.exception, StillmeError), shown.output
     assert message in str(shown.exception)

@@ -19,61 +19,13 @@ from stillme.mitigation.labels import lint
 with Path(__file__).with_name("phrases.csv").open(encoding="utf-8", newline="") as file:
     PHRASES = list(csv.DictReader(file))
 
-CLEAN = [
-    "Maintain the person's deep brown skin with warm undertones, round face, broad nose, full lips, and braided hair.",
-    "Maintain the person's fair, reddish skin tone, short salt-and-pepper wavy hair, thin lips, and deep laugh lines.",
-    "white shirt, black hair, brown eyes, white background",
-    "Black, tightly coiled hair; white teeth; a white beard",
-    "The person is black-haired and wears white-framed glasses.",
-    "medium brown skin, light brown hair with yellow highlights",
-    "short hair in a man bun, or in French braids and baby hairs along the hairline",
-    "an old scar under the left eye, age spots, crow's feet, signs of aging",
-    "an aquiline nose, like a Greek nose, and the whites of the eyes clearly visible",
-    "white skin patches around the mouth and a black skin tag",
-    "human mandible, whereas shell theory, message, brace, trace, Germanium, blackberry, shepherd, chapped lips",
-    "glasses of the 1970s with nail polish",
-    "a hint of color on the lips",
-    "an afro and afro-textured brows",
-    "Short Black Hair",
-    "a full, Black, coily beard",
-    "minor scarring, major freckles, manicured brows",
-]
-
-LABELLED = [
-    ("Keep this Black woman's look.", ["Black", "woman's"]),
-    ("an Indian face", ["Indian"]),
-    ("East Asian eyes", ["East Asian"]),
-    ("of Nigerian descent", ["Nigerian", "descent"]),
-    ("middle-aged man with glasses", ["middle-aged", "man"]),
-    ("a person in the mid-30s", ["mid-30s"]),
-    ("looks like a 50-year-old", ["50-year-old"]),
-    ("forty-something, or aged 45", ["forty-something", "aged 45"]),
-    ("her dark eyes and his beard", ["her", "his"]),
-    ("an elderly person's wrinkles", ["elderly"]),
-    ("youthful skin", ["youthful"]),
-    ("an old face", ["old"]),
-    ("a white elderly person", ["white", "elderly"]),
-    ("a person who appears to be white", ["white"]),
-    ("The person is Black.", ["Black"]),
-    ("a white-presenting face", ["white-presenting"]),
-    ("non-white", ["non-white"]),
-    ("a person of color", ["person of color"]),
-    ("Maintain the person's Black identity", ["Black"]),
-    ("feminine features, androgynous style", ["feminine", "androgynous"]),
-    ("a teenager from Turkey", ["teenager", "Turkey"]),
-    ("Mediterranean complexion", ["Mediterranean"]),
-    ("typical Middle Eastern features", ["Middle Eastern"]),
-    ("an Asian-looking face", ["Asian"]),
-    ("the Polish look", ["Polish"]),
-    ("almond-shaped eyes with mature characteristics", ["mature"]),
-    ("ladies’ hat", ["ladies’"]),
-]
-
 
 @pytest.mark.parametrize("row", PHRASES, ids=lambda row: row["phrase"])
 def test_a_phrase_of_the_table_has_the_kinds_of_label_that_it_says(row: dict[str, str]):
-    kinds = "+".join(sorted({label.kind for label in lint(row["phrase"])}))
-    assert (kinds or "none") == row["kind"], row["why"]
+    labels = lint(row["phrase"])
+    assert ("+".join(sorted({label.kind for label in labels})) or "none") == row["kind"], row["why"]
+    if row["words"]:
+        assert "|".join(label.word for label in labels) == row["words"]
 
 
 def test_the_table_tries_features_as_often_as_labels():
@@ -178,21 +130,7 @@ def test_a_disguised_label_is_found_and_shown_as_written(text: str, word: str):
     assert text[label.start : label.end] == word
 
 
-# -- one by one -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", CLEAN)
-def test_what_can_be_seen_passes(text: str):
-    assert lint(text) == ()
-
-
-@pytest.mark.parametrize(("text", "words"), LABELLED)
-def test_a_label_is_named_with_its_place(text: str, words: list[str]):
-    labels = lint(text)
-    reported = [label.word for label in labels]
-    assert [text[label.start : label.end] for label in labels] == reported
-    assert all(any(word.startswith(label) for label in reported) for word in words), reported
-    assert len(labels) == len(words)
+# -- anywhere in a text -----------------------------------------------------------------------------------------------
 
 
 def test_a_rejection_reads_as_a_sentence():

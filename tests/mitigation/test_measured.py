@@ -11,7 +11,7 @@ from PIL import Image
 from stillme.core import images
 from stillme.core.types import Failed, ImageFile
 from stillme.mitigation.extractors import feature_prompt
-from stillme.mitigation.features import Declined, Described, FeaturePrompt, NoFeaturePrompt
+from stillme.mitigation.features import Declined, Described, NoFeaturePrompt
 from stillme.mitigation.labels import lint
 from stillme.mitigation.measured import MeasuredExtractor
 from stillme.portraits.synthetic import portraits
@@ -76,26 +76,18 @@ def test_words_survive_what_does_not_change_the_person(tmp_path: Path):
     assert kept / total > 0.85
 
 
-def test_nobody_to_describe_is_declined_with_a_reason(tmp_path: Path):
+def test_nobody_and_two_people_are_declined_with_a_reason_and_a_broken_file_fails_for_good(tmp_path: Path):
     black = saved(np.zeros((128, 128, 3)), tmp_path / "black.png")
     assert MeasuredExtractor().extract(black) == Declined(reason="no face found")
     assert feature_prompt(black) == NoFeaturePrompt(reason="measured declined: no face found")
-
-
-def test_two_people_are_declined(tmp_path: Path):
     a, b = (images.read_rgb(portraits()[place].image.path) for place in (0, 1))
-    extraction = must_be(Declined, MeasuredExtractor().extract(saved(np.hstack([a, b]), tmp_path / "two.png")))
-    assert "several faces" in extraction.reason
-
-
-def test_a_broken_file_fails_for_good(tmp_path: Path):
+    two = must_be(Declined, MeasuredExtractor().extract(saved(np.hstack([a, b]), tmp_path / "two.png")))
+    assert "several faces" in two.reason
     (tmp_path / "x.png").write_bytes(b"no image")
-    extraction = must_be(Failed, MeasuredExtractor().extract(ImageFile.of(tmp_path / "x.png")))
-    assert not extraction.retryable
+    assert not must_be(Failed, MeasuredExtractor().extract(ImageFile.of(tmp_path / "x.png"))).retryable
 
 
 @pytest.mark.parametrize("kind", [Path, str])
 def test_the_public_function_takes_a_path(kind: type):
     prompt = feature_prompt(kind(portraits()[0].image.path))
-    assert isinstance(prompt, FeaturePrompt)
     assert prompt.sentence.startswith("Maintain the person's ")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
 from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
+from stillme.mitigation.extractors import extractor_named, feature_prompt
 from stillme.mitigation.features import (
     Declined,
     Described,
@@ -111,8 +114,7 @@ def test_labels_in_both_answers_are_unusable():
     extractor, model = extractor_of(answered(LABELLED), answered(LABELLED))
     extraction = must_be(Unusable, extractor.extract(IMAGE))
     assert "'woman'" in extraction.problem
-    assert len(model.questions) == 2
-    assert extraction.cost == pytest.approx(0.02)
+    assert (len(model.questions), extraction.cost) == (2, pytest.approx(0.02))
 
 
 @pytest.mark.parametrize(
@@ -130,22 +132,24 @@ def test_every_field_is_linted(field: str, value: str):
     assert field in str(model.questions[1].parts[1])
 
 
-def test_a_refusal_is_declined_and_an_outage_is_not():
-    extractor, _ = extractor_of(ModelDeclined(reason="no people", kind="refusal", cost=0.5))
-    assert extractor.extract(IMAGE) == Declined(reason="refusal: no people", cost=0.5)
-    extractor, _ = extractor_of(Failed(error="503", retryable=True))
-    assert extractor.extract(IMAGE) == Failed(error="503", retryable=True)
+OUTAGE = Failed(error="503", retryable=True)
 
 
-def test_a_malformed_answer_is_unusable_with_its_text():
-    extractor, _ = extractor_of(Malformed(text="{", problem="no JSON"))
-    extraction = must_be(Unusable, extractor.extract(IMAGE))
-    assert extraction.raw == "{"
-
-
-def test_an_outage_at_the_second_question_is_retryable():
-    extractor, _ = extractor_of(answered(LABELLED), Failed(error="503", retryable=True, cost=0.0))
-    assert extractor.extract(IMAGE) == Failed(error="503", retryable=True, cost=0.01)
+@pytest.mark.parametrize(
+    ("replies", "extraction"),
+    [
+        ([ModelDeclined(reason="no one", kind="refusal", cost=0.5)], Declined(reason="refusal: no one", cost=0.5)),
+        ([OUTAGE], OUTAGE),
+        ([answered(LABELLED), OUTAGE], replace(OUTAGE, cost=0.01)),
+        ([Malformed(text="{", problem="no JSON")], Unusable(problem="malformed twice: no JSON", raw="{")),
+    ],
+    ids=["refusal", "outage", "outage at the second question", "no JSON"],
+)
+def test_a_refusal_is_declined_an_outage_is_retryable_and_what_cannot_be_read_unusable(
+    replies: list[Reply], extraction: object
+):
+    extractor, _ = extractor_of(*replies)
+    assert extractor.extract(IMAGE) == extraction
 
 
 def test_the_key_depends_on_model_and_image_and_not_on_concurrency():
@@ -164,39 +168,59 @@ FIRST = described("Maintain the person's oval face.", face_shape="oval")
 SECOND = described("Maintain the person's round face and full lips.", face_shape="round", lips="full.", nose="broad")
 
 
-def test_one_extractors_sentence_is_used_as_it_is():
-    prompt = merge([("a", FIRST)])
-    assert isinstance(prompt, FeaturePrompt)
-    assert prompt.sentence == "Maintain the person's oval face."
-
-
 def test_the_second_adds_what_the_first_left_out():
-    prompt = merge([("a", FIRST), ("b", SECOND)])
-    assert isinstance(prompt, FeaturePrompt)
+    assert must_be(FeaturePrompt, merge([("a", FIRST)])).sentence == "Maintain the person's oval face."
+    prompt = must_be(FeaturePrompt, merge([("a", FIRST), ("b", SECOND)]))
     assert prompt.sentence == "Maintain the person's oval face. Also maintain the nose (broad) and lips (full)."
     assert prompt.dimensions == {"face_shape": "oval", "nose": "broad", "lips": "full."}
     assert set(prompt.by) == {"a", "b"}
 
 
-def test_one_failed_extractor_leaves_no_feature_prompt():
-    for failure, reason in (
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
         (Declined(reason="no people"), "b declined: no people"),
         (Unusable(problem="labels"), "b gave no usable answer: labels"),
         (Failed(error="broken file", retryable=False), "b failed: broken file"),
-    ):
-        assert merge([("a", FIRST), ("b", failure)]) == NoFeaturePrompt(reason=reason)
+    ],
+)
+def test_one_failed_extractor_leaves_no_feature_prompt(failure: object, reason: str):
+    assert merge([("a", FIRST), ("b", failure)]) == NoFeaturePrompt(reason=reason)
 
 
 def test_only_an_outage_alone_is_retryable():
-    outage = Failed(error="503", retryable=True)
-    assert merge([("a", outage)]) == NoFeaturePrompt(reason="a failed: 503", retryable=True)
-    both = merge([("a", outage), ("b", Declined(reason="no"))])
-    assert isinstance(both, NoFeaturePrompt)
-    assert not both.retryable
+    assert merge([("a", OUTAGE)]) == NoFeaturePrompt(reason="a failed: 503", retryable=True)
+    assert not must_be(NoFeaturePrompt, merge([("a", OUTAGE), ("b", Declined(reason="no"))])).retryable
 
 
 def test_labels_that_only_the_merged_sentence_has_are_found():
     person = described("Maintain the person's features, as the person is", distinctive_features="x")
     prompt = merge([("a", person), ("b", described("", hair="a woman's cut"))])
-    assert isinstance(prompt, NoFeaturePrompt)
-    assert "woman" in prompt.reason
+    assert "woman" in must_be(NoFeaturePrompt, prompt).reason
+
+
+def test_a_model_and_the_instruments_together_make_one_prompt():
+    extractor, _ = extractor_of(answered({**GOOD, "face_shape": "not visible"}))
+    prompt = feature_prompt(IMAGE, [extractor, "measured"])
+    assert prompt.sentence.endswith(" Also maintain the face shape (oval face).")
+    assert set(prompt.by) == {"fake", "measured"}
+
+
+@pytest.mark.parametrize("name", ["gpt-5-mini", "gemini-3-flash", "claude"])
+def test_every_preset_of_a_model_can_describe(name: str):
+    extractor = extractor_named(name)
+    assert (extractor.spec.use, type(extractor)) == (name, ModelExtractor)
+    extractor.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("gemini-3-flsh", {}, "Did you mean 'gemini-3-flash'"),
+        ("openai-compatible", {"model": "qwen"}, "base_url"),
+        ("measured", {"model": "qwen"}, "no parameters"),
+    ],
+)
+def test_a_mistyped_extractor_is_named_with_the_nearest(name: str, settings: dict[str, str], words: str):
+    with pytest.raises(StillmeError, match=words):
+        extractor_named(name, settings)

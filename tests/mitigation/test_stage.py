@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,8 +29,6 @@ from stillme.work import features
 from stillme.work.features import with_features
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
-from tests.processes import stillme
-from tests.reliability.faulty import die_after, rows
 from tests.vlm.servers import CHAT, ModelInput
 
 ALL = ("edit", "judge", "estimate")
@@ -90,9 +86,9 @@ def instructions(folder: Path) -> dict[str, set[str]]:
     return by_arm
 
 
-def outcomes(folder: Path) -> list[tuple[str, int, str | None]]:
+def outcomes(folder: Path) -> list[str]:
     with Store.reading(folder) as store:
-        return list(store.query("SELECT outcome, final, message FROM feature ORDER BY id"))
+        return [outcome for (outcome,) in store.query("SELECT outcome FROM feature ORDER BY id")]
 
 
 # -- offline ----------------------------------------------------------------------------------------------------------
@@ -113,29 +109,24 @@ def test_an_audit_with_both_arms_runs_without_a_key(write: Callable[..., Path]):
         assert lint(text.partition(". ")[0]) == ()
     lengths = [sorted(map(len, texts[arm])) for arm in ("feature", "placebo")]
     assert all(abs(one - other) <= 2 for one, other in zip(*lengths, strict=True))
-
-
-def test_describing_again_costs_nothing(write: Callable[..., Path]):
-    folder = write()
-    run_stages(folder, ("edit",))
     again = run_stages(folder, ("edit",))
-    assert [(tally.name, tally.already, tally.done) for tally in again.tallies] == [
-        ("describe measured", 4, 0),
-        ("edit noop", 24, 0),
-    ]
+    assert [(tally.already, tally.done) for tally in again.tallies] == [(4, 0), (24, 0)], "again costs nothing"
 
 
-def test_requests_of_two_arms_are_paired(write: Callable[..., Path]):
+def described_audit(write: Callable[..., Path]) -> Audit:
+    """An audit whose portraits are described, with the descriptions."""
     folder = write()
     run_stages(folder, ("edit",))
     with Store.reading(folder) as store:
-        loaded = with_features(audits.load(folder), store)
+        return with_features(audits.load(folder), store)
+
+
+def test_requests_of_two_arms_are_paired(write: Callable[..., Path]):
+    loaded = described_audit(write)
     (named,) = loaded.editors
-    by_arm: dict[Arm, list[object]] = {}
-    for request in loaded.requests(named):
-        by_arm.setdefault(request.arm, []).append(request)
-    for one, other in zip(by_arm[Arm.BASELINE], by_arm[Arm.FEATURE], strict=True):
-        assert list(differences(one, other)) == []
+    requests = list(loaded.requests(named))
+    baseline, feature = ([one for one in requests if one.arm is arm] for arm in (Arm.BASELINE, Arm.FEATURE))
+    assert [list(differences(*pair)) for pair in zip(baseline, feature, strict=True)] == [[]] * 8
 
 
 def test_portraits_without_a_face_are_left_out_and_counted(write_audit: Callable[..., Path]):
@@ -209,12 +200,7 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
     with answering(answer) as server:
         folder = write(extra=model(server) + "[executor]\nattempts = 1\nworkers = 1\n")
         first = run_stages(folder, ("edit",))
-        assert [outcome for outcome, _, _ in outcomes(folder)] == [
-            "unusable",
-            "declined",
-            "failed",
-            "described",
-        ]
+        assert outcomes(folder) == ["unusable", "declined", "failed", "described"]
         assert first.totals.to_retry == 1
         assert first.tallies[1].counts["edited"] == 4 * 2 + 1 * 2 * 2
         outage.set()
@@ -225,40 +211,13 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
     shown = status_of(RecordedRun.open(folder)).counts
-    assert dict(shown.extractors["qwen"]) == {
-        "total": 4,
-        "done": 4,
-        "unusable": 1,
-        "declined": 1,
-        "described": 2,
-    }
+    told = {"total": 4, "done": 4, "unusable": 1, "declined": 1, "described": 2}
+    assert dict(shown.extractors["qwen"]) == told
     assert shown.editors["noop"]["total"] == shown.editors["noop"]["done"] == 4 * 2 + 2 * 2 * 2
     missing = [feature for feature in loaded.features.values() if isinstance(feature, NoFeaturePrompt)]
     assert len(missing) == 2
     assert "'woman'" in missing[0].reason
     assert "I do not describe people." in missing[1].reason
-
-
-def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Callable[..., Path], tmp_path: Path):
-    with answering(lambda seen: GOOD) as server:
-        folder = write(extra=model(server) + "[executor]\nworkers = 1\n")
-        file = folder / "audit.toml"
-        file.write_text(file.read_text().replace("limit = 4", "limit = 8"))
-        server.delay = 0.1
-        assert stillme("run", folder, "--only", "edit", before=partial(die_after, 2)).returncode == -signal.SIGKILL
-        kept = described(folder)
-        asked = len(server.calls())
-        assert 2 <= kept < 8
-        server.delay = 0.0
-        assert stillme("run", folder, "--only", "edit").returncode == 0
-        assert len(server.calls()) - asked == 8 - kept, "what has a row is not asked for again"
-    assert described(folder) == 8
-    with Store.reading(folder) as store:
-        assert store.totals().edits == {"edited": 8 * 2 * 3}
-
-
-def described(folder: Path) -> int:
-    return rows(folder, "SELECT COUNT(*) FROM feature WHERE final = 1")
 
 
 def test_a_budget_stops_the_describing_and_nothing_is_edited(write: Callable[..., Path]):
@@ -294,18 +253,14 @@ class Short(Editor):
         self.capabilities = Capabilities(prompt_tokens=tokens)
 
 
-def with_editor(loaded: Audit, editor: object) -> Audit:
-    return replace(loaded, editors=(NamedEditor(name="short", editor=editor, seeds=(0,)),))
-
-
 def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(write: Callable[..., Path]):
-    folder = write()
-    run_stages(folder, ("edit",))
-    with Store.reading(folder) as store:
-        loaded = with_features(audits.load(folder), store)
-    features.refuse_truncation(with_editor(loaded, Short(77)))
+    loaded = described_audit(write)
+    long, short = (
+        replace(loaded, editors=(NamedEditor(name="short", editor=Short(tokens), seeds=(0,)),)) for tokens in (77, 30)
+    )
+    features.refuse_truncation(long)
     with pytest.raises(StillmeError, match=r"'short' would truncate.*O-0\d of .* \((feature|placebo)\)' has \d+ words"):
-        features.refuse_truncation(with_editor(loaded, Short(30)))
+        features.refuse_truncation(short)
 
 
 def test_mistakes_are_told_before_anything_runs(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):

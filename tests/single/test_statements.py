@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
 from stillme.core import images
 from stillme.core.types import Abstained, Assessment, Rated, Rating
 from stillme.findings.calibration import save
 from stillme.findings.single.statements import Statement, statements
 from stillme.portraits.synthetic import portraits
+from tests.command_lines import ran
 from tests.instruments.known_changes import Picture, jpeg, lighter, portrait
 from tests.single.calibrations import calibration
 
@@ -32,8 +32,8 @@ def told(source: Picture, edited: Picture, folder: Path) -> list[dict[str, Any]]
     """The statements of `stillme check --json`."""
     for name, rgb in (("source", source), ("edited", edited)):
         (folder / f"{name}.png").write_bytes(images.encode_png(np.ascontiguousarray(rgb)))
-    command = ["check", str(folder / "edited.png"), "--source", str(folder / "source.png"), "--json"]
-    return json.loads(CliRunner().invoke(cli, command).stdout)["statements"]
+    shown = ran("check", folder / "edited.png", "--source", folder / "source.png", "--json")
+    return json.loads(shown.stdout)["statements"]
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ class TestPictures:
 
     def test_the_sentences_come_before_the_details(self, tmp_path: Path):
         source = portraits()[0].image.path
-        shown = CliRunner().invoke(cli, ["check", str(source), "--source", str(source)]).stdout
+        shown = ran("check", source, "--source", source).stdout
         sentences, details = shown.split("\n\n")
         assert sentences.splitlines()[0] == "No measurable change in skin tone. [sure]"
         assert details.startswith("instruments\n")
@@ -107,15 +107,9 @@ def test_one_axis_that_failed_on_this_skin_silences_only_its_own_sentence(
 
 def assessment(details: dict[str, Any] | None = None, **scores: float | str) -> Assessment:
     """An unchanged pair but for these scores; words are reasons to abstain."""
-    unchanged = {
-        **dict.fromkeys(("skin_delta_l", "identity_distance", "identity_drift", "identity_swap"), 0.0),
-        "age_delta_years": 0.0,
-        "gender_delta": 0.0,
-        "changed_area": 0.0,
-        "skin_tone": 3.0,
-        "gender_change": 1.0,
-        "visible_change": 1.0,
-    }
+    still = ("skin_delta_l", "identity_distance", "identity_drift", "identity_swap", "age_delta_years", "gender_delta")
+    unchanged = dict.fromkeys((*still, "changed_area"), 0.0)
+    unchanged |= {"skin_tone": 3.0, "gender_change": 1.0, "visible_change": 1.0}
     ratings: dict[str, Rating] = {
         axis: Abstained(reason=score) if isinstance(score, str) else Rated(score=score)
         for axis, score in (unchanged | scores).items()
@@ -127,15 +121,17 @@ def said(pair: Assessment, *, years: int | None = None, tone: str = "medium") ->
     return statements(pair, calibration(), tone, years=years)
 
 
-def test_a_part_of_the_skin_is_called_a_part():
-    assert said(assessment(skin_delta_l=1.0, skin_tone=4))[0].text == "Part of your skin came back lighter."
-    assert said(assessment(skin_delta_l=-0.5, skin_tone=2))[0].text == "Part of your skin came back darker."
-
-
-def test_shades_are_named_only_for_a_large_shift():
-    assert said(assessment(skin_delta_l=-5.2, skin_tone=2))[0].text == "Your skin came back slightly darker (−5 L*)."
-    much = said(assessment(skin_delta_l=19.2, skin_tone=5))[0].text
-    assert much == "Your skin came back much lighter (+19 L*, about 5 foundation shades)."
+@pytest.mark.parametrize(
+    ("moved", "scale", "text"),
+    [
+        (1.0, 4, "Part of your skin came back lighter."),
+        (-0.5, 2, "Part of your skin came back darker."),
+        (-5.2, 2, "Your skin came back slightly darker (−5 L*)."),
+        (19.2, 5, "Your skin came back much lighter (+19 L*, about 5 foundation shades)."),
+    ],
+)
+def test_a_part_is_called_a_part_and_shades_are_named_only_for_a_large_shift(moved: float, scale: int, text: str):
+    assert said(assessment(skin_delta_l=moved, skin_tone=scale))[0].text == text
 
 
 @pytest.mark.parametrize(("moved", "scale"), [(2.5, 3), (3.3, 4)])
@@ -150,15 +146,18 @@ def test_unknown_light_is_a_reason_and_not_a_number():
     assert skin.as_text() == f"Cannot tell whether your skin came back lighter or darker: {reason}."
 
 
-def test_identity_has_three_answers_and_a_doubt_near_the_cut():
-    def person(distance: float) -> Statement:
-        scores = {"identity_drift": distance / 0.15, "identity_swap": distance / 0.61}
-        return said(assessment(identity_distance=distance, **scores))[1]
-
-    assert person(0.05).text == "You still look like the same person."
-    assert person(0.3).text == "Your face changed, but you still look like the same person."
-    assert person(0.6).as_text().startswith("You may look like another person. [not sure: as far apart as people who")
-    assert person(0.8).text == "You look like another person."
+@pytest.mark.parametrize(
+    ("distance", "words"),
+    [
+        (0.05, "You still look like the same person. [sure]"),
+        (0.3, "Your face changed, but you still look like the same person. [sure]"),
+        (0.6, "You may look like another person. [not sure: as far apart as people who"),
+        (0.8, "You look like another person. [sure]"),
+    ],
+)
+def test_identity_has_three_answers_and_a_doubt_near_the_cut(distance: float, words: str):
+    scores = {"identity_drift": distance / 0.15, "identity_swap": distance / 0.61}
+    assert said(assessment(identity_distance=distance, **scores))[1].as_text().startswith(words)
 
 
 def test_years_within_their_own_interval_are_no_measurable_change():
@@ -188,11 +187,9 @@ def test_a_badly_shown_face_makes_readings_of_it_unsure():
 
 
 def test_a_small_visible_change_is_described():
-    pair = assessment(visible_change=2, changed_area=0.01)
-    shown = Assessment(
-        ratings={**pair.ratings, "visible_change": Rated(score=2, evidence="a region of 3% of the face's box changed")},
-        effective=pair.effective,
-    )
+    pair = assessment(changed_area=0.01)
+    visible = Rated(score=2, evidence="a region of 3% of the face's box changed")
+    shown = replace(pair, ratings={**pair.ratings, "visible_change": visible})
     assert said(shown)[-1].text == "The picture changed visibly: a region of 3% of the face's box changed."
 
 

@@ -127,6 +127,7 @@ def test_an_upload_that_fails_is_a_sentence_without_secrets(
     bucket: Bucket, fault: Fault, words: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("stillme.runs.store.buckets._CALL_SECONDS", 1.0 if fault == "dawdle" else 30.0)
+    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
     store = StillmeBucket(bucket.address)
     bucket.proxy.fault = lambda method, path: fault if method == "PUT" else None
     with pytest.raises(PicturesUnreachable, match=words) as raised:
@@ -146,8 +147,12 @@ def test_a_moments_fault_is_not_even_noticed(pictures: Pictures, bucket: Bucket)
 
 
 @pytest.mark.parametrize("fault", [403, 500, "hang up", "cut"])
-def test_nothing_is_lost_because_nobody_answers(pictures: Pictures, bucket: Bucket, tmp_path: Path, fault: Fault):
+def test_nothing_is_lost_because_nobody_answers(
+    pictures: Pictures, bucket: Bucket, tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
+):
     pictures.add(PICTURE)
+    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     there = elsewhere(bucket, tmp_path)
     bucket.proxy.fault = lambda method, path: fault
     with pytest.raises(PicturesUnreachable):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from stillme.core.types import ImageFile
-from stillme.judges.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
+from tests.pictures import noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +32,10 @@ Script = Callable[[ModelInput], str]
 class WireFormat:
     """One provider's wire format: how to read its requests and write every kind of response."""
 
-    name: str
     provider: str
     model: str
     path: str
     base: str = ""
-    key_variable: str = ""
     parse: Callable[[Any], ModelInput]
     answer: Callable[[str], Any]
     refusal: Callable[[str], Says]
@@ -49,15 +45,14 @@ class WireFormat:
     def handler(self, script: Script) -> Callable[[Loopback, Asked], Says]:
         return lambda server, asked: Says(body=self.answer(script(self.parse(asked.json))))
 
-    def settings(self, url: str, **more: Any) -> ModelSettings:
-        given = {
-            "provider": self.provider,
-            "model": self.model,
-            "base_url": url + self.base,
-            "timeout": 60,
-            **more,
-        }
-        return ModelSettings.model_validate(given)
+    def settings(self, url: str, **more: Any) -> dict[str, Any]:
+        return {"provider": self.provider, "model": self.model, "base_url": url + self.base, "timeout": 60, **more}
+
+
+def _seen(system: str, entries: Sequence[Any], parts_of: str, image: Callable[[Any], str | None]) -> ModelInput:
+    parts = [part for entry in entries for part in entry[parts_of]]
+    images = [data for part in parts if (data := image(part))]
+    return ModelInput(system=system, text="\n".join(part["text"] for part in parts if "text" in part), images=images)
 
 
 # -- OpenAI Responses -------------------------------------------------------------------------------------------------
@@ -87,27 +82,18 @@ def _responses(content: Mapping[str, Any] | None, **more: Any) -> Any:
     }
 
 
-def _parse_responses(body: Any) -> ModelInput:
-    parts = [part for entry in body["input"] for part in entry["content"]]
-    return ModelInput(
-        system=body["instructions"],
-        text="\n".join(part["text"] for part in parts if part["type"] == "input_text"),
-        images=[part["image_url"].partition(",")[2] for part in parts if part["type"] == "input_image"],
-    )
-
-
 def _error(status: int, code: str, words: str) -> Says:
     return Says(status=status, body={"error": {"message": words, "type": "invalid_request_error", "code": code}})
 
 
 RESPONSES = WireFormat(
-    name="openai",
     provider="openai",
     model="gpt-5-mini-2025-08-07",
     path="/v1/responses",
     base="/v1",
-    key_variable="OPENAI_API_KEY",
-    parse=_parse_responses,
+    parse=lambda body: _seen(
+        body["instructions"], body["input"], "content", lambda part: part.get("image_url", "").partition(",")[2]
+    ),
     answer=lambda text: _responses({"type": "output_text", "text": text, "annotations": []}),
     refusal=lambda words: Says(body=_responses({"type": "refusal", "refusal": words})),
     blocks=lambda: [
@@ -139,22 +125,17 @@ def _chat(message: Mapping[str, Any], finish: str = "stop") -> Any:
     }
 
 
-def _parse_chat(body: Any) -> ModelInput:
-    parts = [part for entry in body["messages"] if entry["role"] == "user" for part in entry["content"]]
-    return ModelInput(
-        system="\n".join(entry["content"] for entry in body["messages"] if entry["role"] == "system"),
-        text="\n".join(part["text"] for part in parts if part["type"] == "text"),
-        images=[part["image_url"]["url"].partition(",")[2] for part in parts if part["type"] == "image_url"],
-    )
-
-
 CHAT = WireFormat(
-    name="openai-chat",
     provider="openai-chat",
     model="Qwen/Qwen3-VL-8B-Instruct",
     path="/v1/chat/completions",
     base="/v1",
-    parse=_parse_chat,
+    parse=lambda body: _seen(
+        "\n".join(entry["content"] for entry in body["messages"] if entry["role"] == "system"),
+        [entry for entry in body["messages"] if entry["role"] == "user"],
+        "content",
+        lambda part: part.get("image_url", {}).get("url", "").partition(",")[2],
+    ),
     answer=lambda text: _chat({"content": text}),
     refusal=lambda words: Says(body=_chat({"refusal": words})),
     blocks=lambda: [Says(body=_chat({}, finish="content_filter"))],
@@ -181,15 +162,6 @@ def _gemini(text: str | None, finish: str = "STOP", **more: Any) -> Any:
     }
 
 
-def _parse_gemini(body: Any) -> ModelInput:
-    parts = [part for entry in body["contents"] for part in entry["parts"]]
-    return ModelInput(
-        system="\n".join(part["text"] for part in body["systemInstruction"]["parts"]),
-        text="\n".join(part["text"] for part in parts if "text" in part),
-        images=[part["inlineData"]["data"] for part in parts if "inlineData" in part],
-    )
-
-
 def _blocked_prompt() -> Says:
     usage = {"promptTokenCount": 3000, "totalTokenCount": 3000}
     feedback = {"blockReason": "PROHIBITED_CONTENT"}
@@ -198,12 +170,15 @@ def _blocked_prompt() -> Says:
 
 
 GEMINI = WireFormat(
-    name="google",
     provider="google",
     model="gemini-3-flash-preview",
     path=":generateContent",
-    key_variable="GEMINI_API_KEY",
-    parse=_parse_gemini,
+    parse=lambda body: _seen(
+        "\n".join(part["text"] for part in body["systemInstruction"]["parts"]),
+        body["contents"],
+        "parts",
+        lambda part: part.get("inlineData", {}).get("data"),
+    ),
     answer=_gemini,
     # Gemini has no refusals, only blocks.
     refusal=lambda words: Says(body=_gemini(None, finish="SAFETY")),
@@ -228,22 +203,16 @@ def _anthropic(text: str | None, stop: str = "end_turn", **more: Any) -> Any:
     }
 
 
-def _parse_anthropic(body: Any) -> ModelInput:
-    parts = [part for entry in body["messages"] for part in entry["content"]]
-    return ModelInput(
-        system="\n".join(part["text"] for part in body["system"]),
-        text="\n".join(part["text"] for part in parts if part["type"] == "text"),
-        images=[part["source"]["data"] for part in parts if part["type"] == "image"],
-    )
-
-
 ANTHROPIC = WireFormat(
-    name="anthropic",
     provider="anthropic",
     model="claude-sonnet-5-5",
     path="/v1/messages",
-    key_variable="ANTHROPIC_API_KEY",
-    parse=_parse_anthropic,
+    parse=lambda body: _seen(
+        "\n".join(part["text"] for part in body["system"]),
+        body["messages"],
+        "content",
+        lambda part: part.get("source", {}).get("data"),
+    ),
     answer=_anthropic,
     refusal=lambda words: Says(
         body=_anthropic(None, stop="refusal", stop_details={"type": "refusal", "category": None, "explanation": words})
@@ -263,17 +232,11 @@ def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def write_images(folder: Path, *widths: int) -> list[ImageFile]:
     """Noise of these widths."""
-    files = []
-    for index, width in enumerate(widths):
-        file = folder / f"Black_woman_{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, width, 3), dtype=np.uint8)).save(file)
-        files.append(ImageFile.of(file))
-    return files
+    return [noise(folder / f"Black_woman_{place}.png", width, 40, seed=place) for place, width in enumerate(widths)]
 
 
 @dataclass

@@ -8,50 +8,26 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
-from pydantic import BaseModel, Field
 from pydantic_ai.messages import BinaryContent
 
-from stillme.core.errors import UnknownName
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, connection, model_named
-from stillme.judges.vlm.model import EncodedImage, ImageEncoder
-from tests.editors.hosted.loopback import Says, serving
+from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, Question, connection
+from stillme.judges.vlm.model import SHARED, EncodedImage, ImageEncoder
+from tests.editors.hosted.loopback import Says
 from tests.records import must_be
-from tests.vlm.conftest import ServedModel
-from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
-
-Serve = Callable[..., ServedModel]
-
-
-class Verdict(BaseModel):
-    """A score with a reason."""
-
-    reason: str
-    score: int = Field(ge=1, le=5)
-
-
-GOOD = {"reason": "as asked", "score": 4}
-every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
-
-
-@pytest.fixture
-def question(images: list[ImageFile]) -> Question:
-    before, after = images
-    return Question(system="Judge.", parts=("Before:", before, "After:", after), answer=Verdict)
+from tests.vlm.conftest import GOOD, Serve, Verdict, every_provider
+from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat, write_images
 
 
 @every_provider
 def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
-    reply = must_be(ModelAnswered, served.model.ask(question))
+    reply = must_be(ModelAnswered, served.ask(question))
     assert reply.value == Verdict(reason="as asked", score=4)
     assert json.loads(reply.text) == GOOD
     (asked,) = served.server.calls()
@@ -66,11 +42,11 @@ def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire:
 
 @every_provider
 def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, question: Question):
-    reply = must_be(ModelAnswered, serve(wire, GOOD, max_tokens=1000).model.ask(question))
+    reply = must_be(ModelAnswered, serve(wire, GOOD, max_tokens=1000).ask(question))
     assert reply.effective["sent"]["max_tokens"] == 1000
     assert "temperature" not in reply.effective["sent"]
-    assert reply.effective["tokens"]["input"] == 3000
-    assert reply.effective["tokens"]["output"] == 600
+    thoughts = {"thoughts": 200} if wire in (RESPONSES, GEMINI) else {}
+    assert reply.effective["tokens"] == {"input": 3000, "output": 600} | thoughts
     assert reply.effective["images"] == [[24, 40], [24, 40]]
     assert reply.effective["model"].startswith(wire.model.split("/")[0][:6])
 
@@ -79,7 +55,7 @@ def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, questio
 def test_a_refusal_is_declined_not_malformed(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
     served.server.breaks(wire.refusal("I will not rate people."))
-    reply = must_be(ModelDeclined, served.model.ask(question))
+    reply = must_be(ModelDeclined, served.ask(question))
     if wire is not GEMINI:
         assert (reply.kind, reply.reason) == ("refusal", "I will not rate people.")
     assert len(served.server.calls()) == 1, "a refusal is not asked again"
@@ -90,7 +66,7 @@ def test_a_safety_block_is_declined_in_every_shape(serve: Serve, wire: WireForma
     for says in wire.blocks():
         served = serve(wire, GOOD)
         served.server.breaks(says)
-        reply = must_be(ModelDeclined, served.model.ask(question))
+        reply = must_be(ModelDeclined, served.ask(question))
         assert reply.kind == "blocked"
         if wire is GEMINI:
             assert reply.reason.endswith("_reason = PROHIBITED_CONTENT")
@@ -114,11 +90,11 @@ BAD = {
         *((CHAT, bad) for bad in BAD.values()),
         *((wire, BAD["a score of 6"]) for wire in WIRE_FORMATS if wire is not CHAT),
     ],
-    ids=[*BAD, *(f"a score of 6, {wire.name}" for wire in WIRE_FORMATS if wire is not CHAT)],
+    ids=[*BAD, *(f"a score of 6, {wire.provider}" for wire in WIRE_FORMATS if wire is not CHAT)],
 )
 def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, question: Question, bad: str):
     served = serve(wire, bad, GOOD)
-    reply = must_be(ModelAnswered, served.model.ask(question))
+    reply = must_be(ModelAnswered, served.ask(question))
     assert reply.earlier == bad
     assert reply.effective["asked"] == 2
     assert len(served.server.calls()) == 2
@@ -128,7 +104,7 @@ def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, q
 def test_two_malformed_answers_keep_both_texts_and_both_costs(serve: Serve, wire: WireFormat, question: Question):
     price = {"input": 1.0, "output": 10.0}
     served = serve(wire, "first", '{"reason": "", "score": 0}', GOOD, price=price)
-    reply = must_be(Malformed, served.model.ask(question))
+    reply = must_be(Malformed, served.ask(question))
     assert (reply.earlier, reply.text) == ("first", '{"reason": "", "score": 0}')
     assert reply.problem.startswith("score: ")
     assert reply.cost == pytest.approx(2 * (3000 * 1.0 + 600 * 10.0) / 1e6)
@@ -139,23 +115,14 @@ def test_two_malformed_answers_keep_both_texts_and_both_costs(serve: Serve, wire
 def test_a_truncated_answer_is_malformed_even_if_it_parses(serve: Serve, wire: WireFormat, question: Question):
     served = serve(wire, GOOD)
     served.server.breaks(wire.truncated(json.dumps(GOOD)), times=2)
-    reply = must_be(Malformed, served.model.ask(question))
+    reply = must_be(Malformed, served.ask(question))
     assert reply.problem == "the answer was truncated"
 
 
 def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
     served = serve(CHAT, f"```json\n{json.dumps(GOOD)}\n```")
-    reply = must_be(ModelAnswered, served.model.ask(question))
+    reply = must_be(ModelAnswered, served.ask(question))
     assert reply.text.startswith("```json"), "the raw text is kept"
-
-
-def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Question):
-    served = serve(GEMINI, GOOD)
-    wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
-    error = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [wait]}
-    served.server.breaks(Says(status=429, body={"error": error}))
-    reply = must_be(Failed, served.model.ask(question))
-    assert reply.retry_after == 37.5
 
 
 @pytest.mark.parametrize(
@@ -167,15 +134,15 @@ def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Que
         (ANTHROPIC, {"detail": "high"}),
         (GEMINI, {"verbosity": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, WireFormat) else next(iter(value)),
+    ids=lambda value: value.provider if isinstance(value, WireFormat) else next(iter(value)),
 )
 def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
     serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
 ):
     served = serve(wire, GOOD, **settings)
     (name,) = settings
-    assert any(f"ignores `{name}" in sentence for sentence in served.model.problems())
-    reply = must_be(Failed, served.model.ask(question))
+    assert any(f"ignores `{name}" in sentence for sentence in served.asker.problems())
+    reply = must_be(Failed, served.ask(question))
     assert name in reply.error
     assert (reply.fatal, reply.retryable) == (True, True)
     assert served.server.calls() == []
@@ -189,13 +156,13 @@ def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
         (GEMINI, {"temperature": 0.1, "effort": "low", "detail": "high", "service_tier": "flex"}),
         (ANTHROPIC, {"effort": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, WireFormat) else "",
+    ids=lambda value: value.provider if isinstance(value, WireFormat) else "",
 )
 def test_every_supported_setting_reaches_the_provider(
     serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
 ):
     served = serve(wire, GOOD, **settings)
-    reply = must_be(ModelAnswered, served.model.ask(question))
+    reply = must_be(ModelAnswered, served.ask(question))
     sent = served.server.calls()[0].content.decode()
     for name, value in settings.items():
         assert name in reply.effective["sent"]
@@ -204,27 +171,34 @@ def test_every_supported_setting_reaches_the_provider(
 
 def test_openai_is_asked_not_to_store_portraits(serve: Serve, question: Question):
     served = serve(RESPONSES, GOOD)
-    served.model.ask(question)
+    served.ask(question)
     assert served.server.calls()[0].json["store"] is False
 
 
-def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Question):
-    known = must_be(ModelAnswered, serve(GEMINI, GOOD).model.ask(question))
-    assert known.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
-    assert "cost" not in known.effective
-    unknown = must_be(ModelAnswered, serve(CHAT, GOOD).model.ask(question))
-    assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
+@pytest.mark.parametrize(
+    ("wire", "settings", "dollars"),
+    [
+        (GEMINI, {}, (3000 * 0.5 + 600 * 3) / 1e6),
+        (CHAT, {"price": {"input": 2.0, "output": 4.0}}, (3000 * 2 + 600 * 4) / 1e6),
+        (CHAT, {}, None),
+    ],
+    ids=["price list", "price of the audit", "unknown"],
+)
+def test_the_cost_is_that_of_the_list_or_the_audit_and_otherwise_unknown(
+    serve: Serve, wire: WireFormat, settings: dict[str, object], dollars: float | None, question: Question
+):
+    reply = must_be(ModelAnswered, serve(wire, GOOD, **settings).ask(question))
+    assert reply.cost == pytest.approx(dollars or 0.0)
+    assert reply.effective.get("cost") == ("unknown" if dollars is None else None)
 
 
-def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
-    says = Says(body={**RESPONSES.answer(json.dumps(GOOD)), "service_tier": "flex"})
-    with serving(lambda *_: says) as server:
-        given = RESPONSES.settings(server.url, service_tier="flex")
-        with closing(Model(given)) as model:
-            reply = model.ask(question)
-        (asked,) = server.calls()
+def test_the_flex_tier_is_asked_for_and_costs_half(serve: Serve, question: Question):
+    served = serve(RESPONSES, GOOD, service_tier="flex")
+    served.server.breaks(Says(body={**RESPONSES.answer(json.dumps(GOOD)), "service_tier": "flex"}))
+    reply = served.ask(question)
+    given = served.asker.settings
+    (asked,) = served.server.calls()
     assert asked.json["service_tier"] == "flex"
-    assert isinstance(reply, ModelAnswered)
     assert reply.effective["service_tier"] == "flex"
     full = given.model_copy(update={"service_tier": None}).expected_dollars()
     assert full is not None
@@ -232,26 +206,20 @@ def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
     assert given.expected_dollars() == pytest.approx(full / 2)
 
 
-def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):
-    reply = must_be(ModelAnswered, serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question))
-    assert reply.cost == pytest.approx((3000 * 2 + 600 * 4) / 1e6)
-    assert "cost" not in reply.effective
-
-
-def test_an_image_is_encoded_once_however_often_and_to_whomever_it_is_sent(serve: Serve, question: Question):
-    encoder = ImageEncoder()
-    models = [Model(serve(wire, GOOD, concurrency=8).model.settings, encoder) for wire in (CHAT, RESPONSES)]
+def test_an_image_is_encoded_once_however_often_and_to_whomever_it_is_sent(serve: Serve, tmp_path: Path):
+    question = Question(system="-", parts=write_images(tmp_path, 31, 33), answer=Verdict)
+    served, before = [serve(wire, GOOD, concurrency=8) for wire in (CHAT, RESPONSES)], SHARED.misses
     with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda place: models[place % 2].ask(question), range(16)))
-    for model in models:
-        model.close()
+        replies = list(pool.map(lambda place: served[place % 2].ask(question), range(16)))
     assert all(isinstance(reply, ModelAnswered) for reply in replies)
-    assert encoder.misses == 2
+    assert SHARED.misses == before + 2
 
 
-def test_models_share_one_encoder():
-    one, other = Model(model_named("claude")), Model(model_named("gpt-5-mini"))
-    assert one.encoder is other.encoder
+def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):
+    reply = serve(CHAT, GOOD, image_side=300).ask(
+        Question(system="-", parts=write_images(tmp_path, 400), answer=Verdict)
+    )
+    assert must_be(ModelAnswered, reply).effective["images"] == [[300, 30]]
 
 
 def test_images_of_another_size_or_quality_are_encoded_apart(images: list[ImageFile]):
@@ -270,8 +238,8 @@ def test_each_question_carries_its_own_images(serve: Serve, wire: WireFormat, im
     served = serve(wire, GOOD, concurrency=8)
     questions = [Question(system="-", parts=(str(place % 2), images[place % 2]), answer=Verdict) for place in range(16)]
     with ThreadPoolExecutor(8) as pool:
-        assert all(isinstance(reply, ModelAnswered) for reply in pool.map(served.model.ask, questions))
-    expected = [served.model.prepare(question).parts[1] for question in questions[:2]]
+        assert all(isinstance(reply, ModelAnswered) for reply in pool.map(served.ask, questions))
+    expected = [served.asker.prepare(question).parts[1] for question in questions[:2]]
     for asked in served.server.calls():
         seen = wire.parse(asked.json)
         image = expected[int(seen.text)]
@@ -287,9 +255,9 @@ def test_a_request_is_the_one_that_its_official_client_writes(
     serve: Serve, wire: WireFormat, question: Question, monkeypatch: pytest.MonkeyPatch
 ):
     served = serve(wire, GOOD, max_tokens=1000)
-    assert isinstance(served.model.ask(question), ModelAnswered)
-    prepared = served.model.prepare(question)
-    message = connection._message_of(question, prepared.parts, served.model.settings)
+    assert isinstance(served.ask(question), ModelAnswered)
+    prepared = served.asker.prepare(question)
+    message = connection._message_of(question, prepared.parts, served.asker.settings)
     (shown,) = message.parts
     images = iter(part for part in prepared.parts if isinstance(part, EncodedImage))
     for part in shown.content:
@@ -297,7 +265,7 @@ def test_a_request_is_the_one_that_its_official_client_writes(
             part.data = next(images).data
     monkeypatch.setattr(connection, "_message_of", lambda *_: message)
     monkeypatch.setattr(connection, "_with_images", lambda content: content)
-    assert isinstance(served.model.ask(question), ModelAnswered)
+    assert isinstance(served.ask(question), ModelAnswered)
     ours, written = served.server.calls()
     assert len(wire.parse(written.json).images) == 2
     assert ours.content == written.content
@@ -305,20 +273,11 @@ def test_a_request_is_the_one_that_its_official_client_writes(
 
 def test_a_request_without_all_images_is_not_sent(serve: Serve, question: Question, monkeypatch: pytest.MonkeyPatch):
     served = serve(CHAT, GOOD)
-    served.model.connection()
+    served.asker.connection()
     monkeypatch.setattr(connection, "_STAND_INS", re.compile(rb"never(\d)"))
-    reply = served.model.ask(question)
-    assert isinstance(reply, Failed)
+    reply = served.ask(question)
     assert "0 of the question's 2 images" in reply.error
     assert served.server.calls() == []
-
-
-def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):
-    file = tmp_path / "large.png"
-    Image.fromarray(np.zeros((600, 1200, 3), dtype=np.uint8)).save(file)
-    served = serve(CHAT, GOOD, image_side=300)
-    reply = must_be(ModelAnswered, served.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict)))
-    assert reply.effective["images"] == [[300, 150]]
 
 
 def test_many_threads_share_one_model(serve: Serve, question: Question):
@@ -335,7 +294,7 @@ def test_many_threads_share_one_model(serve: Serve, question: Question):
 
     served = serve(CHAT, script=script, concurrency=12)
     with ThreadPoolExecutor(12) as pool:
-        replies = list(pool.map(lambda _: served.model.ask(question), range(36)))
+        replies = list(pool.map(lambda _: served.ask(question), range(36)))
     assert all(isinstance(reply, ModelAnswered) for reply in replies)
     assert most > 6
 
@@ -343,20 +302,6 @@ def test_many_threads_share_one_model(serve: Serve, question: Question):
 def test_an_unreadable_image_fails_before_anything_is_sent(serve: Serve, tmp_path: Path):
     (tmp_path / "x.png").write_bytes(b"no image")
     served = serve(CHAT, GOOD)
-    reply = served.model.ask(Question(system="-", parts=(ImageFile.of(tmp_path / "x.png"),), answer=Verdict))
-    assert isinstance(reply, Failed)
+    reply = served.ask(Question(system="-", parts=(ImageFile.of(tmp_path / "x.png"),), answer=Verdict))
     assert not reply.retryable
     assert served.server.calls() == []
-
-
-def test_presets_are_data():
-    paper = model_named("gpt-5-mini")
-    assert (paper.provider, paper.model, paper.temperature) == ("openai", "gpt-5-mini-2025-08-07", None)
-    assert model_named("gpt-5-mini", "current").model == "gpt-5.6-terra"
-    assert model_named("gemini-3-flash").temperature == 0.1
-    assert model_named("gemini-3-flash", "current").model == "gemini-3.6-flash"
-    assert model_named("claude", "current") == model_named("claude")
-    local = model_named("openai-compatible", model="llava", base_url="http://127.0.0.1:11434/v1")
-    assert (local.provider, local.key_variable) == ("openai-chat", None)
-    with pytest.raises(UnknownName, match="gemini-3-flash"):
-        model_named("gemini-3-flahs")

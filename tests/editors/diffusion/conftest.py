@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from stillme.core.types import Arm, ImageFile, Portrait, Prompt, Request, Spec
+from stillme.core.types import Portrait, Prompt, Request, Spec
 from tests.editors.diffusion import tiny
+from tests.pictures import noise
+from tests.records import portrait, prompt, request
 
 MISSING = [name for name in ("torch", "diffusers", "transformers", "accelerate") if find_spec(name) is None]
 SMALL = 64
@@ -79,13 +80,11 @@ def offline(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 def picture(path: Path, *, seed: int = 0, width: int = SMALL, height: int = SMALL) -> Portrait:
     """A portrait that is noise."""
-    noise = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path)
-    return Portrait(id=path.stem, image=ImageFile.of(path), attributes={}, label_origin="made up", licence="CC0-1.0")
+    return replace(portrait(path.stem), image=noise(path, width, height, seed=seed))
 
 
 def asked(text: str = "Add a hat.", name: str = "O-01") -> Prompt:
-    return Prompt(id=name, text=text, category="occupational", subcategory="authority")
+    return replace(prompt(name), text=text)
 
 
 @pytest.fixture
@@ -94,13 +93,7 @@ def ask(tmp_path: Path) -> Ask:
 
     def make(text: str = "Add a hat.", *, seed: int = 0, people: tuple[int, ...] = (0,), side: int = SMALL) -> Request:
         portraits = tuple(picture(tmp_path / f"p{who}.png", seed=who, width=side, height=side) for who in people)
-        return Request(
-            portraits=portraits,
-            prompt=asked(text),
-            arm=Arm.BASELINE,
-            instruction=text,
-            editor=Spec(use="tiny", version="1", parameters={}),
-            seed=seed,
-        )
+        tiny_one = request(seed=seed, editor=Spec(use="tiny", version="1", parameters={}))
+        return replace(tiny_one, portraits=portraits, prompt=asked(text), instruction=text)
 
     return make

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme.core.types import Edited, Failed
+from stillme.core.types import Edited
 from tests.editors.diffusion import tiny
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
 from tests.editors.diffusion.test_editing import Folders, edit_one, rgb, tiny_editor
@@ -79,7 +79,6 @@ def test_a_component_that_the_pipeline_does_not_have_is_named(
     offline: Folders, ask: Ask, other_transformer: Path
 ) -> None:
     outcome = edit_one(tiny_editor(offline, "flux2", components={"unet": {"repo": str(other_transformer)}}), ask())
-    assert isinstance(outcome, Failed)
     assert outcome.fatal
     assert "`components.unet` is not part of" in outcome.error
 
@@ -91,16 +90,11 @@ def test_adapters_are_loaded_by_commit_and_weighted(
     import diffusers
 
     commit = "c" * 40
-    loaded: list[tuple[str, dict[str, Any]]] = []
+    loaded: list[Any] = []
     weighted: list[Any] = []
-    monkeypatch.setattr(
-        diffusers.Flux2Pipeline, "load_lora_weights", lambda self, repo, **options: loaded.append((repo, options))
-    )
-    monkeypatch.setattr(
-        diffusers.Flux2Pipeline,
-        "set_adapters",
-        lambda self, names, adapter_weights: weighted.append((names, adapter_weights)),
-    )
+    pipeline = diffusers.Flux2Pipeline
+    monkeypatch.setattr(pipeline, "load_lora_weights", lambda self, repo, **options: loaded.append((repo, options)))
+    monkeypatch.setattr(pipeline, "set_adapters", lambda self, *named, **by: weighted.append((*named, *by.values())))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.safetensors").write_bytes(b"1")
     adapters = [

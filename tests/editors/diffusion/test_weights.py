@@ -106,18 +106,19 @@ def test_a_branch_is_recorded_by_its_commit(cached_hub: Hub, ask: Ask) -> None:
     assert editor.spec.parameters["revision"] == "main"
 
 
-def audit_of(write_audit: Callable[..., Path]) -> Path:
+@pytest.fixture
+def half_edited(cached_hub: Hub, write_audit: Callable[..., Path]) -> Path:
+    """An audit with half of its edits, made at the first commit."""
     values = 'repo = "somebody/tiny", steps = 1, dtype = "float32", device = "cpu", size = [64, 64]'
-    return write_audit(
+    folder = write_audit(
         f'use = "flux1-kontext"\nname = "tiny"\nseeds = [42]\n'
         f"parameters = {{ {values}, extra = {{ _auto_resize = false }} }}"
     )
-
-
-def remove_edits(folder: Path, keep: int) -> None:
+    run_stages(folder, ("edit",))
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
         ledger.execute("DROP TRIGGER edit_refuses_delete")
-        ledger.execute("DELETE FROM edit WHERE id > ?", (keep,))
+        ledger.execute("DELETE FROM edit WHERE id > 6")
+    return folder
 
 
 def revisions(folder: Path) -> list[str]:
@@ -126,50 +127,61 @@ def revisions(folder: Path) -> list[str]:
         return [json.loads(effective)["weights"]["revision"] for (effective,) in rows]
 
 
-def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, write_audit: Any) -> None:
-    folder = audit_of(write_audit)
-    run_stages(folder, ("edit",))
-    remove_edits(folder, keep=6)
+def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, half_edited: Path) -> None:
     cached_hub.move(SECOND)
-    run_stages(folder, ("edit",))
-    assert revisions(folder) == [FIRST] * 12
-    shown = status_of(RecordedRun.open(folder))
+    run_stages(half_edited, ("edit",))
+    assert revisions(half_edited) == [FIRST] * 12
+    shown = status_of(RecordedRun.open(half_edited))
     assert f"somebody/tiny at {FIRST[:12]} (12 edits)" in shown.as_text()
     assert "must not be pooled" not in shown.as_text()
 
 
-def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, write_audit: Any) -> None:
-    folder = audit_of(write_audit)
-    run_stages(folder, ("edit",))
-    remove_edits(folder, keep=6)
+def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, half_edited: Path) -> None:
     cached_hub.move(SECOND)
     cached_hub.lose(FIRST)
-    worked = run_stages(folder, ("edit",))
-    assert revisions(folder) == [FIRST] * 6
+    worked = run_stages(half_edited, ("edit",))
+    assert revisions(half_edited) == [FIRST] * 6
     assert f"somebody/tiny at {FIRST[:12]} is not on this machine" in worked.tallies[0].reason
     assert "--allow-changes" in worked.tallies[0].reason
 
 
-def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hub, write_audit: Any) -> None:
-    folder = audit_of(write_audit)
-    run_stages(folder, ("edit",))
-    remove_edits(folder, keep=6)
-    with sqlite3.connect(folder / "stillme.sqlite") as ledger:
+def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(half_edited: Path) -> None:
+    with sqlite3.connect(half_edited / "stillme.sqlite") as ledger:
         ledger.execute("DROP TRIGGER edit_refuses_update")
         ledger.execute("UPDATE edit SET effective = replace(effective, ?, ?) WHERE id = 1", (FIRST, SECOND))
-    worked = run_stages(folder, ("edit",))
-    assert len(revisions(folder)) == 6
+    worked = run_stages(half_edited, ("edit",))
+    assert len(revisions(half_edited)) == 6
     assert "were made with different weights of somebody/tiny" in worked.tallies[0].reason
-    shown = status_of(RecordedRun.open(folder))
+    shown = status_of(RecordedRun.open(half_edited))
     assert "warning: the edits of tiny were made with different weights" in shown.as_text()
     assert shown.as_json()["weights"][0]["mixed"]
 
 
-def hub_error(kind: str, status: int) -> Exception:
+@pytest.fixture
+def refuse(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The hub refuses what is asked of it."""
     import huggingface_hub.errors
 
-    response = httpx.Response(status, request=httpx.Request("GET", "https://huggingface.co"))
-    return getattr(huggingface_hub.errors, kind)("refused", response=response)
+    def refusing(kind: str, status: int, function: str = "model_info") -> None:
+        response = httpx.Response(status, request=httpx.Request("GET", "https://huggingface.co"))
+        error = getattr(huggingface_hub.errors, kind)("refused", response=response)
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(huggingface_hub, function, fail)
+
+    return refusing
+
+
+@pytest.fixture
+def second(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub says that the branch is at the second commit."""
+    monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: SimpleNamespace(sha=SECOND))
+
+
+TINY = {"kontext": Path("somebody/tiny")}
+BRANCH = Weights("somebody/tiny", "main", False)
 
 
 @pytest.mark.parametrize(
@@ -183,48 +195,28 @@ def hub_error(kind: str, status: int) -> Exception:
     ],
 )
 def test_the_hub_s_refusals_end_the_run_in_one_sentence(
-    cached_hub: Hub, ask: Ask, monkeypatch: pytest.MonkeyPatch, kind: str, status: int, sentence: str
+    refuse: Callable[..., None], ask: Ask, kind: str, status: int, sentence: str
 ) -> None:
-    import huggingface_hub
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise hub_error(kind, status)
-
-    monkeypatch.setattr(huggingface_hub, "model_info", refuse)
-    outcome = must_be(Failed, edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask()))
+    refuse(kind, status)
+    outcome = must_be(Failed, edit_one(tiny_editor(TINY, "kontext"), ask()))
     assert outcome.fatal
     assert sentence in outcome.error
 
 
-def test_a_licence_gate_is_met_before_any_weights(cached_hub: Hub, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(sha=FIRST))
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise hub_error("GatedRepoError", 403)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
-    outcome = must_be(Failed, edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask()))
+def test_a_licence_gate_is_met_before_any_weights(second: None, refuse: Callable[..., None], ask: Ask) -> None:
+    refuse("GatedRepoError", 403, "hf_hub_download")
+    outcome = must_be(Failed, edit_one(tiny_editor(TINY, "kontext"), ask()))
     assert outcome.fatal
     assert "is gated" in outcome.error
 
 
-def test_an_outage_of_the_hub_uses_the_cache(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise hub_error("HfHubHTTPError", 503)
-
-    monkeypatch.setattr(huggingface_hub, "model_info", fail)
-    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == FIRST
+def test_an_outage_of_the_hub_uses_the_cache(refuse: Callable[..., None]) -> None:
+    refuse("HfHubHTTPError", 503)
+    assert hub.commit_of(BRANCH) == FIRST
 
 
-def test_the_hub_is_asked_before_the_cache(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(sha=SECOND))
-    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == SECOND
+def test_the_hub_is_asked_before_the_cache(second: None) -> None:
+    assert hub.commit_of(BRANCH) == SECOND
 
 
 def test_a_full_disk_is_named(installed: None) -> None:

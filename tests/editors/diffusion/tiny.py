@@ -5,6 +5,8 @@ Kept apart from the tests because the benchmark uses them too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -72,13 +74,26 @@ def _flux2_parts(**config: Any) -> tuple[Any, Any]:
     return transformer, vae
 
 
-def flux2(folder: Path) -> Path:
+def _saved(make: Callable[[], Any]) -> Callable[[Path], Path]:
+    """A function that saves the pipeline as a folder, always with the same weights."""
+
+    @wraps(make)
+    def save(folder: Path) -> Path:
+        import torch
+
+        torch.manual_seed(0)
+        make().save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@_saved
+def flux2() -> Any:
     """A `Flux2Pipeline`."""
-    import torch
     from diffusers import FlowMatchEulerDiscreteScheduler, Flux2Pipeline
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 
-    torch.manual_seed(0)
     tokenizer = _fast_tokenizer(
         ("<pad>", "<s>", "[INST]", "[/INST]", "</s>"),
         "{% for m in messages %}{% if m['role'] == 'user' %}[INST]{{ m['content'][0]['text'] }}[/INST]"
@@ -94,20 +109,18 @@ def flux2(folder: Path) -> Path:
     }  # fmt: skip
     config = Mistral3Config(text_config=text, vision_config=vision, image_token_index=2)
     transformer, vae = _flux2_parts(guidance_embeds=True)
-    Flux2Pipeline(
+    return Flux2Pipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True), vae=vae, tokenizer=tokenizer,
         text_encoder=Mistral3ForConditionalGeneration(config), transformer=transformer,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
+    )  # fmt: skip
 
 
-def klein(folder: Path) -> Path:
+@_saved
+def klein() -> Any:
     """A step-distilled `Flux2KleinPipeline`."""
-    import torch
     from diffusers import FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    torch.manual_seed(0)
     tokenizer = _fast_tokenizer(
         ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
         "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}",
@@ -117,11 +130,10 @@ def klein(folder: Path) -> Path:
         head_dim=8, vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     transformer, vae = _flux2_parts(guidance_embeds=False)
-    Flux2KleinPipeline(
+    return Flux2KleinPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True), vae=vae, tokenizer=tokenizer,
         text_encoder=Qwen3ForCausalLM(config), transformer=transformer, is_distilled=True,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
+    )  # fmt: skip
 
 
 def _qwen_reader() -> dict[str, Any]:
@@ -164,9 +176,9 @@ def _qwen_reader() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def qwen(folder: Path) -> Path:
+@_saved
+def qwen() -> Any:
     """A `QwenImageEditPlusPipeline`."""
-    import torch
     from diffusers import (
         AutoencoderKLQwenImage,
         FlowMatchEulerDiscreteScheduler,
@@ -174,7 +186,6 @@ def qwen(folder: Path) -> Path:
         QwenImageTransformer2DModel,
     )
 
-    torch.manual_seed(0)
     transformer = QwenImageTransformer2DModel(
         patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=2,
         joint_attention_dim=16, axes_dims_rope=(8, 4, 4),
@@ -183,28 +194,25 @@ def qwen(folder: Path) -> Path:
         base_dim=8, z_dim=4, dim_mult=[1, 2, 2, 2], num_res_blocks=1, temperal_downsample=[False, True, True],
         latents_mean=[0.0] * 4, latents_std=[1.0] * 4,
     )  # fmt: skip
-    QwenImageEditPlusPipeline(
+    return QwenImageEditPlusPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(), vae=vae, transformer=transformer, **_qwen_reader()
-    ).save_pretrained(folder)
-    return folder
+    )
 
 
-def longcat(folder: Path) -> Path:
+@_saved
+def longcat() -> Any:
     """A `LongCatImageEditPipeline`."""
-    import torch
     from diffusers import FlowMatchEulerDiscreteScheduler, LongCatImageEditPipeline, LongCatImageTransformer2DModel
 
-    torch.manual_seed(0)
     transformer = LongCatImageTransformer2DModel(
         in_channels=64, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
         joint_attention_dim=16, pooled_projection_dim=16, axes_dims_rope=[4, 4, 8],
     )  # fmt: skip
     reader = _qwen_reader()
-    LongCatImageEditPipeline(
+    return LongCatImageEditPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(), vae=_flux_vae(latent_channels=16), transformer=transformer,
         tokenizer=reader["tokenizer"], text_processor=reader["processor"], text_encoder=reader["text_encoder"],
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
+    )  # fmt: skip
 
 
 def _flux_vae(**config: Any) -> Any:
@@ -217,9 +225,9 @@ def _flux_vae(**config: Any) -> Any:
     )  # fmt: skip
 
 
-def pix2pix(folder: Path) -> Path:
+@_saved
+def pix2pix() -> Any:
     """A `StableDiffusionInstructPix2PixPipeline` with its safety checker."""
-    import torch
     from diffusers import (
         AutoencoderKL,
         EulerAncestralDiscreteScheduler,
@@ -229,7 +237,6 @@ def pix2pix(folder: Path) -> Path:
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPTextModel
 
-    torch.manual_seed(0)
     tokenizer = _fast_tokenizer(("<pad>", "<|endoftext|>"))
     tokenizer.model_max_length = 77
     text = {
@@ -249,21 +256,19 @@ def pix2pix(folder: Path) -> Path:
         down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
         block_out_channels=(8, 8, 8, 8), latent_channels=4, norm_num_groups=4,
     )  # fmt: skip
-    StableDiffusionInstructPix2PixPipeline(
+    return StableDiffusionInstructPix2PixPipeline(
         vae=vae, text_encoder=CLIPTextModel(CLIPTextConfig(**text)), tokenizer=tokenizer, unet=unet,
         scheduler=EulerAncestralDiscreteScheduler(), feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
         safety_checker=StableDiffusionSafetyChecker(CLIPConfig(text_config=text, vision_config=vision)),
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
+    )  # fmt: skip
 
 
-def kontext(folder: Path) -> Path:
+@_saved
+def kontext() -> Any:
     """A `FluxKontextPipeline`."""
-    import torch
     from diffusers import FlowMatchEulerDiscreteScheduler, FluxKontextPipeline, FluxTransformer2DModel
     from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-    torch.manual_seed(0)
     tokenizer, tokenizer_2 = (_fast_tokenizer(("<pad>", "<|endoftext|>")) for _ in range(2))
     tokenizer.model_max_length = 77
     clip = CLIPTextConfig(
@@ -275,9 +280,8 @@ def kontext(folder: Path) -> Path:
         in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
         joint_attention_dim=16, pooled_projection_dim=16, axes_dims_rope=(4, 4, 8), guidance_embeds=True,
     )  # fmt: skip
-    FluxKontextPipeline(
+    return FluxKontextPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(), vae=_flux_vae(latent_channels=4), tokenizer=tokenizer,
         text_encoder=CLIPTextModel(clip), text_encoder_2=T5EncoderModel(t5), tokenizer_2=tokenizer_2,
         transformer=transformer,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
+    )  # fmt: skip

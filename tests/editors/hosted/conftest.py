@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from google.oauth2.credentials import Credentials
-from PIL import Image
 
 from stillme.core.protocols import Editor
-from stillme.core.types import EditOutcome, ImageFile, Portrait, Request
-from tests.editors.hosted.loopback import Loopback, serving
+from stillme.core.types import EditOutcome, Portrait, Request
+from tests.editors.hosted.loopback import Loopback
 from tests.editors.hosted.providers import Provider
+from tests.pictures import noise
 from tests.records import portrait, request
 
 KEY = "hf_sk-loopback-0123456789"
@@ -24,24 +23,21 @@ KEY = "hf_sk-loopback-0123456789"
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "FAL_KEY", "REPLICATE_API_TOKEN"):
-        monkeypatch.setenv(name, KEY)
-    for name in ("AZURE_OPENAI_API_KEY", "BFL_API_KEY", "DASHSCOPE_API_KEY", "COMFYUI_TOKEN"):
+    for name in ("OPENAI", "GEMINI", "AZURE_OPENAI", "BFL", "DASHSCOPE"):
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    for name in ("FAL_KEY", "REPLICATE_API_TOKEN", "COMFYUI_TOKEN"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setattr("google.auth.default", lambda **_: (Credentials(token=KEY), "people"))
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 @pytest.fixture
 def people(tmp_path: Path) -> list[Portrait]:
     """Three portraits with something to see in each."""
-    portraits = []
-    for index in range(3):
-        file = tmp_path / f"p{index}.png"
-        Image.fromarray(np.random.default_rng(index).integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(file)
-        portraits.append(replace(portrait(f"p{index}", group="ab"[index % 2]), image=ImageFile.of(file)))
-    return portraits
+    files = [noise(tmp_path / f"p{index}.png", 16, 16, seed=index) for index in range(3)]
+    return [
+        replace(portrait(file.path.stem, group=group), image=file) for file, group in zip(files, "aba", strict=True)
+    ]
 
 
 class Desk:
@@ -59,12 +55,12 @@ class Desk:
 
 
 @pytest.fixture
-def at(people: list[Portrait]) -> Iterator[Callable[..., Desk]]:
+def at(people: list[Portrait], loopback: Callable[..., Loopback]) -> Iterator[Callable[..., Desk]]:
     """Open a provider and build its editor: `at(OPENAI, timeout=1)`."""
     with ExitStack() as open_ones:
 
         def build(provider: Provider, /, **parameters: Any) -> Desk:
-            server = open_ones.enter_context(serving(provider.behave))
+            server = loopback(provider.behave)
             editor = provider.build(server.url, **parameters)
             open_ones.callback(editor.close)
             return Desk(server, editor, people)

@@ -57,6 +57,8 @@ class Says:
     """Send the body a few bytes at a time, without end."""
     head_trickles: bool = False
     """Send one header after the other, without end."""
+    hangs_up: bool = False
+    """Take the request and end the connection."""
 
 
 @dataclass
@@ -111,8 +113,8 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
             self.say(fault[1] if fault else behave(server, asked))
 
         def say(self, says: Says) -> None:
-            if says.hangs:
-                stopped.wait(120)  # longer than any test allows
+            if says.hangs or says.hangs_up:
+                stopped.wait(120 if says.hangs else 0)  # longer than any test allows
                 self.close_connection = True
                 return
             stopped.wait(server.delay)
@@ -129,7 +131,8 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
             if says.trickles:
                 self.trickle(b" ")
                 return
-            self.wfile.write(plain[: len(plain) // 2] if says.truncated else plain)
+            if self.command != "HEAD":
+                self.wfile.write(plain[: len(plain) // 2] if says.truncated else plain)
             self.close_connection = self.close_connection or says.truncated
 
         def trickle(self, part: bytes) -> None:
@@ -141,7 +144,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
         def log_message(self, *_: object) -> None:
             pass
 
-    for method in ("GET", "POST", "PUT", "DELETE"):
+    for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.answer)
     listener = _Listener(("127.0.0.1", 0), Handler)
     server = Loopback(url=f"http://127.0.0.1:{listener.server_address[1]}")

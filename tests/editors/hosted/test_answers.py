@@ -29,7 +29,7 @@ from tests.editors.hosted.providers import (
     gemini_says,
     prediction,
 )
-from tests.editors.hosted.test_every_provider import At
+from tests.editors.hosted.test_every_provider import FATAL, FOR_GOOD, RETRYABLE, SLOWER, At
 from tests.records import must_be
 
 SAFETY = "Your request was rejected by the safety system."
@@ -109,6 +109,8 @@ REFUSALS: list[tuple[Provider, list[Fault], str, str, float | None]] = [
     (FAL, [fal_detail("content_policy_violation", CHECKER)], CHECKER, "detail.type = content_policy_violation", None),
     (FAL, [FAL_DONE, (FAL_RESULT, fal_detail("content_policy_violation", CHECKER))], CHECKER,
      "detail.type = content_policy_violation", None),
+    # The picture was made before it was withheld.
+    (FAL, [FAL_DONE, (FAL_RESULT, Says(body=NSFW))], "", "has_nsfw_concepts = True", 0.045),
     (GEMINI, [Says(body=BLOCKED)], "PROHIBITED_CONTENT", "promptFeedback.blockReason = PROHIBITED_CONTENT",
      1000 * 0.5 / 1e6),
     *((provider, [gemini_says(finishReason=reason, finishMessage=UNABLE)], UNABLE, f"finishReason = {reason}", None)
@@ -144,14 +146,6 @@ def answer(server: Any, answers: list[Fault]) -> None:
         server.breaks(says, at=place)
 
 
-def test_a_marked_picture_is_a_refusal_that_was_charged(at: At):
-    desk = at(FAL)
-    answer(desk.server, [FAL_DONE, (FAL_RESULT, Says(body=NSFW))])
-    outcome = must_be(Refused, desk.ask())
-    assert outcome.effective["signal"] == "has_nsfw_concepts = True"
-    assert outcome.cost > 0, "the picture was made before it was withheld"
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -168,9 +162,6 @@ def test_a_flagged_prediction_is_a_refusal_whose_time_was_charged(at: At, words:
 
 
 KEY_INVALID = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-RETRYABLE, FOR_GOOD = (False, False, True), (False, False, False)
-FATAL, SLOWER = (True, False, True), (False, True, True)
-"""Fatal, throttled, retryable."""
 FAILURES: list[tuple[Provider, dict[str, Any], list[Fault], tuple[bool, bool, bool], str]] = [
     # provider, its parameters, what its server answers, who must act, words of the failure
     (OPENAI, {}, [openai_error("invalid_image_format")], FOR_GOOD, "invalid_image_format"),
@@ -231,13 +222,13 @@ def test_anything_else_is_a_failure_that_says_who_must_act(
         assert isinstance(desk.ask(), Edited)
 
 
+BROKEN = {"node_type": "KSampler", "exception_message": "CUDA out of memory"}
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (
-            ["execution_error", {"node_type": "KSampler", "exception_message": "CUDA out of memory"}],
-            "the node KSampler failed: CUDA out of memory",
-        ),
+        (["execution_error", BROKEN], "the node KSampler failed: CUDA out of memory"),
         (["execution_interrupted", {"node_id": "3"}], "the job was interrupted at the server"),
     ],
 )
@@ -250,17 +241,6 @@ def test_a_node_that_breaks_is_a_failure_with_its_words(
     outcome = must_be(Failed, at(COMFYUI).ask())
     assert outcome.retryable
     assert words in outcome.error
-
-
-def test_how_long_to_wait_stands_in_a_header_or_in_geminis_body(at: At):
-    desk = at(OPENAI)
-    desk.server.breaks(Says(status=429, body={}, headers={"Retry-After": "0.3"}))
-    outcome = must_be(Failed, desk.ask())
-    assert (outcome.throttled, outcome.fatal, outcome.retry_after) == (True, False, 0.3)
-    desk = at(GEMINI)
-    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
-    desk.server.breaks(gemini_error(429, "RESOURCE_EXHAUSTED", "quota", retry))
-    assert getattr(desk.ask(), "retry_after", None) == 34.5
 
 
 def test_the_last_picture_counts_and_thoughts_do_not(at: At):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from tests.records import must_be
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 every_way = pytest.mark.parametrize("provider", [OPENAI, GEMINI, FAL, COMFYUI], ids=lambda provider: provider.name)
 """A form, JSON, a queue, and an upload before it: what the shared client does is the same for all others."""
+RETRYABLE, FOR_GOOD = (False, False, True), (False, False, False)
+FATAL, SLOWER = (True, False, True), (False, True, True)
+"""Fatal, throttled, retryable."""
 KEYED = [provider for provider in PROVIDERS if provider.key_variable]
 At = Callable[..., Desk]
 
@@ -47,80 +51,66 @@ def test_it_conforms(provider: Provider, people: list[Portrait]):
         check_plugin(provider.kind, people[:2], provider.settings(server.url))
 
 
+DOWN = b"<html>policy and safety are down for maintenance</html>"
+PAGE, WRONG_TYPES = b"<html>a login page</html>", {"data": "text", "candidates": "text", "status": 3}
+MISTAKE = "size must be divisible by 16"
+REJECTED = {"error": {"message": MISTAKE, "code": "invalid_value", "status": "INVALID_ARGUMENT"}, "detail": MISTAKE}
+WRONG_KEY = {"error": {"message": f"Incorrect key: {KEY}", "code": "invalid_api_key"}, "detail": f"Incorrect: {KEY}"}
+FAULTS: list[tuple[Says, tuple[bool, bool, bool], str]] = [
+    # what the server answers, who must act, words of the failure
+    (Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}), SLOWER, "429"),
+    *((Says(status=status, body=DOWN), RETRYABLE, str(status)) for status in (500, 502, 503, 504)),
+    (Says(status=400, body=REJECTED), FOR_GOOD, MISTAKE),
+    (Says(status=401, body=WRONG_KEY), FATAL, "401"),
+    (Says(body={"data": "x" * 4096}, truncated=True), RETRYABLE, "no complete answer"),
+    (Says(body=PAGE, headers={"Content-Type": "text/html"}), RETRYABLE, "the answer:"),
+    *(
+        (Says(body=odd), RETRYABLE, "")
+        for odd in (["a", "list"], {}, WRONG_TYPES, "text", {"data": [], "candidates": []})
+    ),
+]
+
+
 @every_provider
-def test_too_many_requests_wait_as_long_as_the_server_says(provider: Provider, at: At):
+@pytest.mark.parametrize(("says", "flags", "words"), FAULTS)
+def test_an_outage_is_not_a_refusal(provider: Provider, at: At, says: Says, flags: tuple[bool, bool, bool], words: str):
+    """Nor is any other fault: each says who must act."""
     desk = at(provider)
-    desk.server.breaks(Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
+    desk.server.breaks(says, at=provider.submit)
     outcome = failed(desk)
-    assert outcome.retryable
-    assert outcome.retry_after == 7.0
-    assert "429" in outcome.error
-    # One attempt, no silent second one.
-    assert len(desk.server.asked) == 1
-
-
-@every_provider
-def test_an_outage_is_not_a_refusal(provider: Provider, at: At):
-    desk = at(provider)
-    for count, status in enumerate((500, 502, 503, 504), start=1):
-        desk.server.breaks(Says(status=status, body=b"<html>policy and safety are down for maintenance</html>"))
-        outcome = failed(desk)
-        assert outcome.retryable
-        assert str(status) in outcome.error
-        assert len(desk.server.asked) == count
-
-
-@every_provider
-def test_a_mistake_of_the_audit_is_not_repeated_and_in_the_servers_words(provider: Provider, at: At):
-    desk = at(provider)
-    words = "size must be divisible by 16"
-    body = {"error": {"message": words, "code": "invalid_value", "status": "INVALID_ARGUMENT"}, "detail": words}
-    desk.server.breaks(Says(status=400, body=body), at=provider.submit)
-    outcome = failed(desk)
-    assert not outcome.retryable
-    assert words in outcome.error
-
-
-@every_provider
-def test_a_wrong_key_is_fatal_and_can_be_put_right(provider: Provider, at: At):
-    desk = at(provider)
-    body = {"error": {"message": f"Incorrect key: {KEY}", "code": "invalid_api_key"}, "detail": f"Incorrect: {KEY}"}
-    desk.server.breaks(Says(status=401, body=body), at=provider.submit)
-    outcome = failed(desk)
+    assert (outcome.fatal, outcome.throttled, outcome.retryable) == flags
+    assert words in outcome.error if words else re.search("the answer:|prediction", outcome.error)
     assert KEY not in outcome.error
-    assert (outcome.fatal, outcome.retryable) == (True, True)
-    assert isinstance(desk.ask(), Edited)
+    assert outcome.retry_after == (7.0 if says.status == 429 else None)
+    assert says.status == 200 or (outcome.cost, outcome.effective) == (0.0, {}), "a rejected request is free"
+    assert sum(provider.submit in asked.path for asked in desk.server.asked) == 1, "no silent second attempt"
+    assert flags == FOR_GOOD or isinstance(desk.ask(), Edited)
 
 
+LONG = f"<p>long</p>{' ' * 580}{KEY}".encode() + b"<p>long</p>\n" * 1000
+LATE = (Says(body=b" " * 10_000, trickles=True), Says(head_trickles=True), Says(hangs=True))
+
+
+@pytest.mark.parametrize(
+    ("says", "seconds", "words"),
+    [
+        *((says, 0.4, "no complete answer within 0.4 s") for says in LATE),
+        (Says(body=b"x" * (2**20 + 1)), 60, "the answer has more than 1 MB"),
+        (Says(status=500, body=LONG), 60, "500"),
+    ],
+)
 @every_way
-def test_a_body_that_ends_too_soon_is_a_failure(provider: Provider, at: At):
-    desk = at(provider)
-    desk.server.breaks(Says(body={"data": "x" * 4096}, truncated=True), at=provider.submit)
-    outcome = failed(desk)
-    assert outcome.retryable
-    assert "no complete answer" in outcome.error
-
-
-@every_provider
-def test_an_answer_of_another_shape_is_a_failure_that_shows_it(provider: Provider, at: At):
-    desk = at(provider)
-    wrong_types = {"data": "text", "candidates": "text", "status": 3}
-    for body in (b"<html>a login page</html>", ["a", "list"], {}, wrong_types, "text", {"data": [], "candidates": []}):
-        kind = {"Content-Type": "text/html"} if isinstance(body, bytes) else {}
-        desk.server.breaks(Says(body=body, headers=kind), at=provider.submit)
-        outcome = failed(desk)
-        assert outcome.retryable, body
-        assert "the answer:" in outcome.error or "prediction" in outcome.error, outcome.error
-
-
-@pytest.mark.parametrize("says", [Says(body=b" " * 10_000, trickles=True), Says(head_trickles=True), Says(hangs=True)])
-@every_way
-def test_a_server_that_hangs_or_trickles_is_given_up(provider: Provider, says: Says, at: At):
-    desk = at(provider, timeout=0.4)
+def test_a_server_that_hangs_trickles_or_says_too_much_is_given_up(
+    provider: Provider, at: At, says: Says, seconds: float, words: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("stillme.core.http.client.MOST_BYTES", 2**20)
+    desk = at(provider, timeout=seconds)
     desk.server.breaks(says, at=provider.submit)
     outcome = failed(desk)
     assert outcome.retryable
-    assert "no complete answer within 0.4 s" in outcome.error
+    assert words in outcome.error
+    assert len(outcome.error) < 700
+    assert KEY[:8] not in outcome.error
 
 
 @every_provider
@@ -131,16 +121,6 @@ def test_a_broken_picture_is_a_failure_that_was_charged(provider: Provider, at: 
     assert outcome.retryable
     assert outcome.cost > 0
     assert "truncated" in outcome.error
-
-
-@every_way
-def test_a_page_of_words_is_cut_short(provider: Provider, at: At):
-    desk = at(provider)
-    page = f"<p>long</p>{' ' * 580}{KEY}".encode() + b"<p>long</p>\n" * 1000
-    desk.server.breaks(Says(status=500, body=page), at=provider.submit)
-    outcome = failed(desk)
-    assert len(outcome.error) < 700
-    assert KEY[:8] not in outcome.error
 
 
 @every_way
@@ -224,13 +204,3 @@ def test_a_server_is_told_one_name_and_its_connections_are_kept(provider: Provid
         assert names[0].startswith("stillme/")
     # One to the provider, and one without a key to where pictures are kept.
     assert len({asked.connection for asked in desk.server.asked}) <= 2
-
-
-@every_way
-def test_an_answer_is_limited_in_size(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.core.http.client.MOST_BYTES", 2**20)
-    desk = at(provider)
-    desk.server.breaks(Says(body=b"x" * (2**20 + 1)), at=provider.submit)
-    outcome = failed(desk)
-    assert "the answer has more than 1 MB" in outcome.error
-    assert outcome.retryable

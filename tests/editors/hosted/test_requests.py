@@ -195,12 +195,11 @@ def test_a_rewritten_prompt_is_recorded(at: At):
     desk = at(BFL, prompt_upsampling=True)
     sample = {"sample": f"{desk.server.url}/picture.png", "prompt": "With feeling."}
     desk.server.breaks(Says(body=bfl_result("Ready", sample)), at="get_result")
-    assert desk.ask().effective == {"size": [16, 16], "revised_prompt": "With feeling."}
-    desk = at(FAL)
+    queue = at(FAL)
     picture = f"data:image/png;base64,{base64_of(desk.people[0].image.read())}"
-    desk.server.breaks(Says(body={"status": "COMPLETED"}), at="/status")
-    desk.server.breaks(Says(body={"images": [{"url": picture}], "prompt": "With feeling."}), at="/requests/764cabcf")
-    assert desk.ask().effective == {"size": [16, 16], "revised_prompt": "With feeling."}
+    queue.server.breaks(Says(body={"status": "COMPLETED"}), at="/status")
+    queue.server.breaks(Says(body={"images": [{"url": picture}], "prompt": "With feeling."}), at="/requests/764cabcf")
+    assert desk.ask().effective == queue.ask().effective == {"size": [16, 16], "revised_prompt": "With feeling."}
 
 
 def test_rewriting_is_asked_for_or_off(at: At):
@@ -254,10 +253,6 @@ def test_an_instruction_that_would_be_cut_off_fails_instead(at: At):
     assert not outcome.retryable
     assert f"has 8 characters; '{QWEN}' reads 5" in outcome.error
     assert desk.server.asked == []
-
-
-def test_how_dashscope_is_asked_is_no_part_of_the_key():
-    assert DASHSCOPE.build(NOWHERE).spec.key == DASHSCOPE_TASK.build(NOWHERE).spec.key
 
 
 def test_a_model_for_one_picture_gets_one(at: At):
@@ -322,7 +317,8 @@ def test_without_credentials_or_project_nothing_is_sent_and_the_way_out_is_named
     assert "set `project`" in outcome.error
 
 
-def test_project_is_no_part_of_the_key_and_location_is():
+def test_how_dashscope_is_asked_and_who_pays_is_no_part_of_the_key_and_location_is():
+    assert DASHSCOPE.build(NOWHERE).spec.key == DASHSCOPE_TASK.build(NOWHERE).spec.key
     here = VERTEX.build(NOWHERE)
     assert VERTEX.build(NOWHERE, project="other").spec.key == here.spec.key
     assert VERTEX.build(NOWHERE, location="europe-west4").spec.key != here.spec.key

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.core import images
 from stillme.core.types import Edited
 from stillme.editors.noop import Noop
 from stillme.runs.run import RecordedRun
@@ -24,7 +23,7 @@ def outcomes(folder: Path) -> list[tuple[str, str]]:
         return list(store.query("SELECT outcome, message FROM edit ORDER BY id"))
 
 
-def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Path]):
     with serving(OPENAI.behave) as server:
         folder = write_audit(f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"')
         server.breaks(openai_error("moderation_blocked"))
@@ -39,9 +38,7 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
         assert len(server.asked) == asked, "what has a row is not paid for again"
 
 
-def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
-    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_answers_in_words_are_counted_apart_and_judged_by_nobody(write_audit: Callable[..., Path]):
     with serving(GEMINI.behave) as server:
         folder = write_audit(
             f'use = "gemini"\n[editors.parameters]\nbase_url = "{server.url}"', extra="[executor]\nattempts = 1"
@@ -87,22 +84,3 @@ def test_a_picture_that_nobody_can_read_is_a_failure_of_any_editor(
     assert {message for _, message in outcomes(folder)} == {
         "the returned file is not a picture in a format that Pillow reads."
     }
-
-
-def test_missing_files_are_listed_and_picked_up_when_they_appear(
-    write_audit: Callable[..., Path], portraits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    outputs = tmp_path / "outputs"
-    outputs.mkdir()
-    inverted = {file.stem: images.encode_png(255 - images.read_rgb(file)) for file in portraits.glob("*.png")}
-    for who in list(inverted)[:5]:
-        (outputs / f"{who}-O-01.png").write_bytes(inverted[who])
-        (outputs / f"{who}-O-02.png").write_bytes(inverted[who])
-    late = list(inverted)[5]
-    pattern = "{portrait}-{prompt}.png"
-    folder = write_audit(f'use = "folder"\n[editors.parameters]\nfolder = "{outputs}"\npattern = "{pattern}"')
-    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 10, "failed": 2}
-    missing = [message for outcome, message in outcomes(folder) if outcome == "failed"]
-    assert sorted(missing) == [f"there is no file {outputs / f'{late}-O-0{number}.png'}" for number in (1, 2)]
-    (outputs / f"{late}-O-01.png").write_bytes(inverted[late])
-    assert run_stages(folder, ("edit",)).tallies[0].counts == {"edited": 1, "failed": 1}
