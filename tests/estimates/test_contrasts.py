@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from stillme.core.types import NotEstimable
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
 
-from .worlds import known, ordinal, people, rows, shuffled
+from .worlds import known, ordinal, people, rows
 
 quick = Settings(factors=("race",))
 
@@ -60,18 +59,6 @@ def test_a_ratio_to_nothing_is_not_estimable_and_of_nothing_is_zero() -> None:
     zero = known(one(ratios, "race_changed", "ratio", "B - rest"))
     assert zero.value == zero.low == 0
     assert 0.05 < zero.high < 1
-
-
-@hypothesis_settings(max_examples=6)
-@given(order=st.integers(0, 2**31))
-def test_contrasts_do_not_depend_on_the_order_of_rows(order: int) -> None:
-    values = ordinal(np.random.default_rng(2).normal(0.8, 1, (30, 4)))
-    values[3, :2] = np.nan
-    edits, scores = rows(people("ABC", 10, blocks=True), values)
-    kinds = ("rest", "pairs")
-    settings = quick
-    again = contrasts(*shuffled(edits, [scores], order), settings, against=kinds)
-    assert again == contrasts(edits, [scores], settings, against=kinds)
 
 
 def test_a_contrast_does_not_depend_on_which_others_are_asked_for() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stillme.core.types import Interval, NotEstimable
-from stillme.estimates import Disparity, Settings, estimate, find_gaps
-from stillme.estimates.headlines import MIN_UNITS, Word, smallest_effect, word_for
+from stillme.estimates import Settings, estimate, find_gaps
+from stillme.estimates.headlines import MIN_UNITS, Finding, Word, smallest_effect, word_for
 from stillme.findings.tables.estimates import write_tables
 
 from .worlds import people, rows
@@ -21,6 +21,13 @@ by_race = Settings(factors=("race",))
 
 def gap(low: float, high: float) -> Interval:
     return Interval(value=(low + high) / 2, low=low, high=high, confidence=0.95, method="")
+
+
+def changed(values: np.ndarray, settings: Settings = by_race, **calibrated: str) -> Finding:
+    """The finding about race in a run of two groups."""
+    edits, scores = rows(people("AB", len(values) // 2), values)
+    gaps = find_gaps(estimate(edits, [scores], settings), {"judge": calibrated} if calibrated else {}, settings)
+    return next(found for found in gaps if found.quantity == "race_changed")
 
 
 @pytest.mark.parametrize(
@@ -55,41 +62,25 @@ def test_smallest_effects_are_in_the_quantitys_own_unit_and_the_audits_come_firs
 def test_a_planted_gap_is_larger_than_matters_and_none_is_smaller(tmp_path: Path) -> None:
     stream = np.random.default_rng(0)
     values = np.where(stream.random((40, 20)) < np.repeat([0.6, 0.05], 20)[:, None], 5.0, 1.0)
-    edits, scores = rows(people("AB", 20), values)
-    found = estimate(edits, [scores], by_race)
-    (finding,) = [part for part in find_gaps(found, {}, by_race) if part.quantity == "race_changed"]
+    finding = changed(values)
     assert (finding.word, finding.groups, finding.units) == ("larger than matters", ("A", "B"), 20)
     assert finding.validity == "not calibrated"
     assert finding.low > 0.05
     assert finding.p is not None
     assert finding.p <= 0.05
-    *_, path = write_tables(found, tmp_path, by_race)
+    edits, scores = rows(people("AB", 20), values)
+    *_, path = write_tables(estimate(edits, [scores], by_race), tmp_path, by_race)
     written = json.loads(path.read_text("utf-8"))
     assert [record["word"] for record in written if record["quantity"] == "race_changed"] == ["larger than matters"]
-    (wide,) = [
-        part
-        for part in find_gaps(found, {}, replace(by_race, smallest_effects={"rate": 0.9}))
-        if part.quantity == "race_changed"
-    ]
-    assert wide.word == "smaller than matters"
+    assert changed(values, replace(by_race, smallest_effects={"rate": 0.9})).word == "smaller than matters"
 
 
 def test_two_portraits_against_two_have_a_number_and_no_word() -> None:
-    edits, scores = rows(people("AB", 2), np.array([[5.0] * 9, [5.0] * 9, [1.0] * 9, [1.0] * 9]))
-    found = estimate(edits, [scores], by_race)
-    (largest,) = [row for row in found if isinstance(row, Disparity) and row.quantity == "race_changed"]
-    assert isinstance(largest.outcome, Interval)
-    (finding,) = [part for part in find_gaps(found, {}, by_race) if part.quantity == "race_changed"]
+    finding = changed(np.array([[5.0] * 9, [5.0] * 9, [1.0] * 9, [1.0] * 9]))
     assert (finding.value, finding.word, finding.units) == (1.0, None, 2)
 
 
 def test_a_judge_that_failed_calibration_has_no_word() -> None:
     values = np.where(np.arange(24)[:, None] < 12, 5.0, 1.0) * np.ones((24, 5))
-    edits, scores = rows(people("AB", 12), values)
-    failed = {"judge": {"race_change": "failed"}}
-    (finding,) = [
-        part
-        for part in find_gaps(estimate(edits, [scores], by_race), failed, by_race)
-        if part.quantity == "race_changed"
-    ]
+    finding = changed(values, race_change="failed")
     assert (finding.word, finding.p, finding.validity) == (None, None, "calibration failed")
