@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,3 +117,9 @@ def edits_of(
     }
     people, asked = tuple(portraits), tuple(prompts)
     return Edits(portraits=people, prompts=asked, portrait=portrait, prompt=prompt, **usual | columns)
+
+
+def rows_in(file: Path) -> list[dict[str, str]]:
+    """The rows of a CSV."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))

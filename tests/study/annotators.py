@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from tests.processes import Started
+from tests.study.studies import RIGHT, practised
 
 Place = tuple[int, int, int]
 """Item, side, question."""
@@ -138,8 +138,7 @@ class Annotator:
             page = await self.page()
         if "training.js" in page:
             data, csrf = page_data(page)
-            right = (1, 3, 1, 1, 3)
-            unchanged = [[[right[q] for q in range(5)] for _ in item["pictures"][1:]] for item in data["items"]]
+            unchanged = [[list(RIGHT) for _ in item["pictures"][1:]] for item in data["items"]]
             answers = self.practice or unchanged
             status, said = await self.api("POST", "/api/training", {"answers": answers}, csrf)
             # 409: an earlier attempt was heard, and only its answer was lost. The page would reload.
@@ -383,11 +382,9 @@ def serving(folder: Path) -> Iterator[ServerProcess]:
 def rate_by(folder: Path, *, people: int) -> None:
     """Serve a drawn study of Prolific until so many people have taken part, each to its completion code."""
     with open_study(folder) as study:
-        # The guide shows the example with its answers; it is not asked.
-        practice = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
+        right = practised(study)
         assert study.config.recruiting
         completed = study.config.recruiting.codes.completed
-    right = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
 
     async def rate(port: int) -> None:
         raters = [Annotator(port, f"p{number}", practice=right) for number in range(people)]

@@ -236,12 +236,6 @@ def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: S
     check_everything(study, 3)
 
 
-def test_a_closed_study_takes_nobody(study: Study) -> None:
-    with study.database.writing() as connection:
-        connection.execute("UPDATE study SET state = 'closed'")
-    assert claim(study, arrive(study, "p"), 1.0) == NoPlace(why="closed")
-
-
 def test_the_database_itself_refuses_a_second_rater_in_a_place(study: Study) -> None:
     one, two = arrive(study, "p1"), arrive(study, "p2")
     held = must_be(Held, claim(study, one, 1.0))

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from stillme.runs import RecordedRun
-from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.opening import open_study
 from tests import role_runs
 from tests.pages import has_no_barriers
 from tests.study.annotators import serving
+from tests.study.studies import change, draw_study
 from tests.study.test_in_a_browser import answerable, hand_in, ready
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
@@ -28,11 +27,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A rater at the practice."""
     folder = tmp_path_factory.mktemp("pairs")
     run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
-    with RecordedRun.open(run) as opened:
-        design = StudyDesign(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
-        study = new_study(opened, None, design, lambda _: None).folder
-    settings = study / "study.toml"
-    settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
+    study = draw_study(run, items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0).folder
+    change(study, 'contact = ""', 'contact = "ask@study.example"')
     with open_study(study) as opened:
         (code,) = invite(opened, 1)
     with serving(study) as server:

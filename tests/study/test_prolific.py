@@ -17,6 +17,7 @@ from stillme.study.assignment import exclude
 from stillme.study.drawing import PLATFORMS
 from stillme.study.entry import platform_hash
 from stillme.study.submissions import DECISIONS, apply_statuses, describe
+from tests.records import rows_in
 from tests.study.conftest import Served
 
 
@@ -46,8 +47,7 @@ def exported(folder: Path, rows: list[dict[str, str]]) -> Path:
 def test_the_code_is_on_the_page_and_only_at_the_end(served: Served) -> None:
     browser = served.browser().enter("one").to_rating()
     assert "DONE1" not in browser.page()
-    browser.save(browser.answers())
-    browser.complete()
+    browser.hand_in()
     assert '<code id="completion-code">DONE1</code>' in browser.page()
     assert "Return to Prolific" in browser.page()
     left = browser.ask("GET", "/finish").headers["location"]
@@ -84,8 +84,7 @@ def test_an_mturk_worker_enters_by_mturks_parameters_and_copies_the_code(served:
     worker = served.browser()
     assert worker.ask("GET", "/enter?workerId=A1&assignmentId=B1&hitId=H1").status_code == 303
     worker.to_rating()
-    worker.save(worker.answers())
-    worker.complete()
+    worker.hand_in()
     page = worker.page()
     assert "Please enter this code on MTurk" in page
     assert "Prolific" not in page
@@ -115,15 +114,9 @@ def test_a_class_enters_with_one_parameter_and_only_the_own_browser_resumes(serv
 
 
 def test_decisions_approve_work_and_reject_only_missed_attention_checks(served: Served, tmp_path: Path) -> None:
-    def blind_clicker(item: int, side: int, question: int) -> int:
-        return 5
-
     served.browser().take_part("good")
     served.browser().take_part("disliked")
-    careless = served.browser().enter("careless").to_rating()
-    fives = [{**answer, "value": 5} for answer in careless.answers(blind_clicker)]
-    assert careless.save(fives).status_code == 200
-    careless.complete()
+    served.browser().guess("careless")
     served.browser().enter("half").to_rating()
     with served.study.database.writing() as connection:
         for pid, reason in (("careless", "attention"), ("disliked", "odd screen")):
@@ -138,8 +131,7 @@ def test_decisions_approve_work_and_reject_only_missed_attention_checks(served: 
     assert applied.decisions == {"approve": 2, "reject": 1, "ask to return": 2}
     file = served.study.folder / DECISIONS
     assert (applied.file, file.stat().st_mode & 0o777) == (file, 0o600)
-    with file.open(newline="") as stream:
-        decided = {row["Participant id"]: row for row in csv.DictReader(stream)}
+    decided = {row["Participant id"]: row for row in rows_in(file)}
     assert {pid for pid, row in decided.items() if row["Approve"]} == {"good", "disliked"}
     assert decided["careless"]["Reject"].startswith("You missed 2 of 2 attention checks")
     assert "did the work: odd screen" in decided["disliked"]["Note"]
