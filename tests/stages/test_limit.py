@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from click.testing import CliRunner
-
 from stillme.api.pipeline import RunOptions, run_stages
-from stillme.cli import cli
+from tests.command_lines import ran
 
 
 def test_one_request_of_each_editor_is_made_judged_and_shown(write_audit: Callable[..., Path]):
@@ -30,8 +28,6 @@ def test_one_request_of_each_editor_is_made_judged_and_shown(write_audit: Callab
 
 
 def test_the_command_line_shows_it(write_audit: Callable[..., Path]):
-    folder = write_audit()
-    shown = CliRunner().invoke(cli, ["run", str(folder), "--limit", "1"])
-    assert shown.exit_code == 0, shown.output
+    shown = ran("run", write_audit(), "--limit", 1)
     assert "pixels" in shown.output
     assert "stillme run" in shown.output

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from stillme.core import images
-from stillme.core.types import Arm, Edited, EditOutcome, Failed, Prompt, Request
+from stillme.core.types import Edited, EditOutcome, Failed, Request
 from stillme.editors.noop import Noop
 from stillme.portraits.synthetic import portraits
 from stillme.runs.store.pictures import Pictures
 from stillme.work.workers import EditWorker
-
-PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
+from tests.records import asked
 
 
 class Watching(Noop):
@@ -32,10 +31,7 @@ class Watching(Noop):
 
 
 def requests(editor: Noop) -> list[Request]:
-    return [
-        Request(portraits=(who,), prompt=PROMPT, arm=Arm.BASELINE, instruction="", editor=editor.spec, seed=0)
-        for who in portraits()[:4]
-    ]
+    return [asked(editor, who) for who in portraits()[:4]]
 
 
 def test_a_picture_is_on_disk_before_the_next_of_its_batch_is_made(tmp_path: Path):
