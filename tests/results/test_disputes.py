@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
 from stillme.api.pipeline import run_stages
+from tests.records import rows_in
 
 Write = Callable[..., Path]
 JUDGES = """
@@ -21,8 +21,7 @@ parameters = {{ scores = {{ edit_success = {success}, race_change = {race} }} }}
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
-    with (folder / "tables" / "judges" / name).open() as stream:
-        return list(csv.DictReader(stream))
+    return rows_in(folder / "tables" / "judges" / name)
 
 
 def test_what_judges_dispute_is_listed_with_what_each_said(write_audit: Write):

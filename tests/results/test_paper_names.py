@@ -47,14 +47,11 @@ def write(folder: Path, *, judges: str = "", editors: str = FLUX, extra: str = "
 def answer(_editor: str, request: Request) -> Mapping[str, Rating]:
     """Black people's race changes in three of four edits."""
     changed = request.portraits[0].attributes["group"] == "Black" and runs.luck(request) < 0.75
-    scores = {
-        "edit_success": 5,
-        "skin_tone": 3,
-        "race_change": 4 if changed else 1,
-        "gender_change": 1,
-        "age_change": 3,
-    }
-    return {axis: Rated(score=score) for axis, score in (scores | {"age_change": 3}).items()}
+    return runs.scores(race=4 if changed else 1) | {"gender_change": Rated(score=1), "age_change": Rated(score=3)}
+
+
+def page_of(run: RecordedRun) -> str:
+    return render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
         (folder / "audit.toml").write_text(re.sub(r"only = .*", "sets = ['diagnostic', './mine.csv']", text))
     with RecordedRun.open(runs.fill(folder, answer)) as run:
         assert paper_names(run.design) is None
-        page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
+        page = page_of(run)
         assert "paper" not in "".join(as_markdown(table) for table in make_tables(run) if table.number == 4).replace(
             "of the paper", ""
         )
@@ -133,8 +130,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
 
 
 def test_the_report_has_a_section_with_both_numbers(run: RecordedRun):
-    page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
-    section = page.partition('<section id="paper">')[2].partition("</section>")[0]
+    section = page_of(run).partition('<section id="paper">')[2].partition("</section>")[0]
     assert "Compared with the paper" in section
     assert "Table 20 of the paper" in section
     assert "does not contain the paper’s number" in section

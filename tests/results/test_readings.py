@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,18 +120,14 @@ def test_a_rerun_reads_nothing_again_and_the_rows_verify(biased: Path):
         assert counts.readers["reader"]["done"] == counts.readers["reader"]["total"] > 24 * 2
 
 
-def test_a_forged_reading_is_noticed(biased: Path, tmp_path: Path):
+def test_merged_runs_have_the_same_readings_and_a_forged_one_is_noticed(biased: Path, tmp_path: Path):
     merge([biased], tmp_path / "copy")
+    assert toward_reference(read(tmp_path / "copy")) == toward_reference(read(biased))
     with Store.writing(tmp_path / "copy") as store:
         store.execute("DROP TRIGGER assessment_refuses_update")
         store.execute("UPDATE assessment SET edit = 'f' WHERE epoch = 1")
     with RecordedRun.open(tmp_path / "copy") as opened:
         assert {difference.what for difference in row_differences(opened)} >= {"not a picture of this run"}
-
-
-def test_merged_runs_have_the_same_readings(biased: Path, tmp_path: Path):
-    merge([biased], tmp_path / "merged")
-    assert toward_reference(read(tmp_path / "merged")) == toward_reference(read(biased))
 
 
 def test_shards_are_read_once_they_are_merged(tmp_path: Path):
@@ -204,20 +201,15 @@ def test_a_gate_holds_a_direction_to_its_limit(biased: Path, rule: str, verdict:
         assert gate(opened, Asked(rules=[rule])).outcome is verdict
 
 
-def test_a_gate_does_not_decide_on_half_the_readings(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", prompts=("O-01", "V-01"))
+def test_half_a_run_is_read_for_what_it_has_and_a_gate_does_not_decide_on_it(tmp_path: Path):
+    folder = readings.write(tmp_path / "a", share=0.4)
     run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
+    found = read(folder)
+    assert found.unread == 0
+    assert isinstance(toward_reference(found).outcome, Interval)
     with RecordedRun.open(folder) as opened:
         decided = gate(opened, Asked(rules=["toward_reference <= 30%"]))
     assert decided.outcome is Verdict.NO_DATA
-
-
-def test_a_gate_without_readers_knows_no_such_quantity(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
-    readings.without_readers(folder)
-    readings.run(folder)
-    with RecordedRun.open(folder) as opened, pytest.raises(UnknownName, match="toward_reference"):
-        gate(opened, Asked(rules=["toward_reference <= 5%"]))
 
 
 def test_tables_and_python_show_them(biased: Path):
@@ -229,37 +221,35 @@ def test_tables_and_python_show_them(biased: Path):
         assert all(table.rows for table in written.values())
 
 
-def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
+def changed(first: Path, second: Path) -> tuple[Any, str, Any]:
+    """What reads otherwise in the second, which is run first; why it cannot be said; and the whole comparison."""
+    with RecordedRun.open(first) as before, RecordedRun.open(_ran(second)) as after:
+        one, other = choose(before, after, None)
         matched = match(one, other)
-        changes, missing = reading_changes(one, other, matched)
-        assert missing == ""
-        (pooled,) = [change for change in changes if change.group == "not White" and change.target == "White"]
-        assert isinstance(pooled.outcome, Interval)
-        assert pooled.outcome.high < 0
-        assert pooled.word == "larger than matters"
-        shown = replace(compare(matched), appears=changes)
-        assert "Into what: share of edits that appear so to a reader" in comparison_text.as_text(shown)
-        assert "Into what" in comparison_text.as_markdown(shown)
-        assert len(comparison_text.as_json(shown)["appears"]) == len(changes)
+        return *reading_changes(one, other, matched), compare(matched)
+
+
+def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path: Path):
+    changes, missing, compared = changed(biased, readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
+    assert missing == ""
+    (pooled,) = [change for change in changes if change.group == "not White" and change.target == "White"]
+    assert isinstance(pooled.outcome, Interval)
+    assert pooled.outcome.high < 0
+    assert pooled.word == "larger than matters"
+    shown = replace(compared, appears=changes)
+    assert "Into what: share of edits that appear so to a reader" in comparison_text.as_text(shown)
+    assert "Into what" in comparison_text.as_markdown(shown)
+    assert len(comparison_text.as_json(shown)["appears"]) == len(changes)
 
 
 def test_two_checkpoints_that_do_the_same_have_no_change_of_direction(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "same", share=0.4, wrong=0.15))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
-        changes, _ = reading_changes(one, other, match(one, other))
-        assert changes
-        assert all(change.word in ("unclear", "smaller than matters") for change in changes)
+    changes, _, _ = changed(biased, readings.write(tmp_path / "same", share=0.4, wrong=0.15))
+    assert changes
+    assert all(change.word in ("unclear", "smaller than matters") for change in changes)
 
 
 def test_readers_with_other_settings_are_not_compared(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "other", wrong=0.01))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
-        changes, missing = reading_changes(one, other, match(one, other))
+    changes, missing, _ = changed(biased, readings.write(tmp_path / "other", wrong=0.01))
     assert changes == ()
     assert "no reader with the same settings" in missing
 
@@ -277,13 +267,15 @@ def test_the_plan_counts_and_prices_every_reading(biased: Path, tmp_path: Path):
     assert priced.dollars > 0
 
 
-def test_an_audit_without_readers_has_none(tmp_path: Path):
+def test_an_audit_without_readers_has_none_and_no_such_quantity(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
     readings.without_readers(folder)
     readings.run(folder)
     with stillme.open(folder) as opened:
         assert opened.readings is None
         assert list(opened.transitions()) == []
+        with pytest.raises(UnknownName, match="toward_reference"):
+            gate(opened, Asked(rules=["toward_reference <= 5%"]))
 
 
 @pytest.mark.parametrize(
@@ -306,14 +298,6 @@ def test_a_wrong_section_says_what_to_write(tmp_path: Path, section: str, proble
     readings.without_readers(folder, instead=f"[readings]\n{section}\n")
     with pytest.raises(InvalidAudit, match=problem.replace("(", r"\(")):
         audits.load(folder)
-
-
-def test_half_a_run_is_read_for_what_it_has(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", share=0.4)
-    run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
-    found = read(folder)
-    assert found.unread == 0
-    assert isinstance(toward_reference(found).outcome, Interval)
 
 
 def test_a_run_without_readings_yet_says_so_and_shows_no_number(tmp_path: Path):
