@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from stillme.core.types import Abstained, Assessment, Request
-from stillme.estimates import estimate
 from stillme.report import render
-from stillme.report.data import ReportData, report_data
+from stillme.report.data import ReportData
 from stillme.report.judges import behaviour_section
-from stillme.runs import RecordedRun
 from tests import runs
+from tests.report.planted import data_of
 from tests.report.test_report import Tree, text_of
 from tests.results.judged import fill, judge, rated, write_audit
-
-
-def data_of(folder: Path) -> ReportData:
-    run = RecordedRun.open(folder)
-    return report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
 
 
 def say(name: str, request: Request, epoch: int) -> Assessment:
