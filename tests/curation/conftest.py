@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -55,15 +56,12 @@ def fairface(tmp_path: Path) -> Callable[..., Path]:
         for split in ("train", "val"):
             (folder / split).mkdir(parents=True)
             rows: list[dict[str, str]] = []
-            for race in FAIRFACE_RACES:
-                for gender in ("Male", "Female"):
-                    for age in FAIRFACE_AGES:
-                        shade += 1
-                        file = f"{split}/{len(rows) + 1}.jpg"
-                        (folder / file).write_bytes(picture(shade, kind="JPEG", quality=95))
-                        rows.append(
-                            {"file": file, "age": age, "gender": gender, "race": race, "service_test": "True"} | changes
-                        )
+            for race, gender, age in product(FAIRFACE_RACES, ("Male", "Female"), FAIRFACE_AGES):
+                shade += 1
+                file = f"{split}/{len(rows) + 1}.jpg"
+                (folder / file).write_bytes(picture(shade, kind="JPEG", quality=95))
+                labels = {"age": age, "gender": gender, "race": race, "service_test": "True"}
+                rows.append({"file": file, **labels, **changes})
             write_table(folder / f"fairface_label_{split}.csv", rows)
         return folder
 

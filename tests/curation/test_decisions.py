@@ -131,12 +131,6 @@ def test_agreement_is_measured_against_chance(room: Room):
     assert agreement.kappa == pytest.approx((0.75 - 1 / 3) / (2 / 3))
 
 
-def test_the_same_token_counts_once(room: Room):
-    for _ in range(3):
-        room.log.append("Ada", room.cell, "choose", {"candidate": room.ids[0]}, token="t" * 16)
-    assert len(room.log.actions()) == 1
-
-
 def test_another_process_sees_what_was_written(room: Room):
     other = Log(room.pools)
     room.choose("Ada", 0)
