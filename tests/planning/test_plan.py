@@ -18,11 +18,11 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.core.errors import StillmeError
-from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from tests.command_lines import invoke, ran
+from tests.runs import rated_elsewhere
 
 Write = Callable[..., Path]
 
@@ -126,8 +126,7 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write, monkey
     folder = write_audit(judge='use = "scripted"', prompts=json.dumps(prompts))
     run_stages(folder, ("edit",))
     rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
-    (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
-    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
+    rated_elsewhere(folder, "portrait,prompt,edit_success", rows)
     opened: list[Path] = []
     original = RecordedRun.open
     with monkeypatch.context() as patched:

@@ -47,9 +47,10 @@ def test_too_few_portraits_are_not_replaced_by_ratings():
     assert ratings_for(RATE, 0.1, [PROMPTS] * 12, 0.9, 0.95) is None
 
 
-def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(tmp_path: Path, write_audit: Write):
-    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    plan = plan_audit(tmp_path)
+def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(
+    tmp_path: Path, diagnosis: Path, write_audit: Write
+):
+    plan = plan_audit(diagnosis)
     needed = plan.ratings
     assert needed is not None
     assert needed.low is not None
@@ -66,11 +67,10 @@ def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(tmp_pa
     assert "Human ratings" not in people.as_text(power=True)
 
 
-def test_the_next_command_is_what_to_do_next(tmp_path: Path, write_audit: Write):
-    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
-    refused = invoke("plan", tmp_path)
+def test_the_next_command_is_what_to_do_next(diagnosis: Path, write_audit: Write):
+    refused = invoke("plan", diagnosis)
     assert "Would be refused" in refused.stdout
-    assert refused.stderr.strip().endswith(f"plan {tmp_path}")
+    assert refused.stderr.strip().endswith(f"plan {diagnosis}")
     folder = write_audit()
     assert f"Next: stillme run {folder}" in invoke("plan", folder).stderr.replace(".venv/bin/", "")
     run_stages(folder, ("edit", "judge"))

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
-from stillme.core.errors import StillmeError
-from stillme.core.types import Interval, Prompt
+from stillme.core.types import Interval
 from stillme.estimates import EditState, Genders, RatingState, Scores, Settings, estimate, paired_effects
 from stillme.findings.tables.paper import NUMBERS, PaperTable, as_csv, as_latex, as_markdown
 from stillme.findings.tables.paper.diagnosis import AXES, table_4, table_7, table_19, table_20
@@ -25,7 +22,9 @@ from stillme.findings.tables.paper.mitigation import table_5, table_21, table_26
 from stillme.findings.tables.paper.people import table_6, table_18
 from stillme.findings.tables.paper.source import Source
 from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, TableRow, Words
+from tests.command_lines import invoke, ran
 from tests.estimates import worlds
+from tests.estimates.test_roles import roles
 
 Write = Callable[..., Path]
 SETTINGS = Settings(factors=("race",))
@@ -186,12 +185,8 @@ def test_numbers_of_a_judge_that_did_not_pass_calibration_are_marked(source: Sou
     assert notes["Age Change"] == "not tested on known changes"
     assert "† ensemble (mean): calibration failed (Race Change)." in as_markdown(table)
     assert "$\\dagger$" in as_latex(table)
-    (written,) = [
-        row
-        for row in csv.DictReader(io.StringIO(as_csv(table)))
-        if (row["row"], row["column"]) == ("flux", "Race Change")
-    ]
-    assert written["judge_note"] == "calibration failed"
+    marks = {(row["row"], row["column"]): row["judge_note"] for row in csv.DictReader(io.StringIO(as_csv(table)))}
+    assert marks["flux", "Race Change"] == "calibration failed"
     for make in (table_5, table_19, table_20, table_21, table_26):
         assert "†" in as_markdown(make(doubtful)), make.__name__
     people = [cell for row, _, cell in cells(table_6(doubtful)) if row.section == "people"]
@@ -272,65 +267,29 @@ def test_the_distribution_counts_what_people_rated(source: Source, tables: list[
     assert "no one has rated any yet" in table_18(without).caption
 
 
-def role_world(pronouns: tuple[str, ...]) -> tuple[Source, int]:
-    crowd = [
-        replace(each, attributes={"gender_presentation": "masculine" if place % 2 else "feminine"})
-        for place, each in enumerate(worlds.people("A", 20))
-    ]
-    prompts = tuple(
-        Prompt(
-            id=f"W-{number:02}" + (f"-{pronoun}" if pronoun != "pro" else ""),
-            text="x",
-            category="role",
-            subcategory="s",
-            target="chief",
-            stereotype="male",
-            pronoun=pronoun,
-        )
-        for number in range(10)
-        for pronoun in pronouns
-    )
-    count = len(prompts)
-    edits, score = worlds.rows(crowd[:1], np.ones((1, count)), axis="role_target")
-    couple = np.arange(count, dtype=np.int32) // len(pronouns)
-    edits = replace(
-        edits,
-        portraits=tuple(crowd),
-        prompts=prompts,
-        portrait=(2 * couple + 1).astype(np.int32),
-        second=(2 * couple).astype(np.int32),
-        matching=np.ones(count, dtype=np.int32),
-    )
-    told = np.array([2.0 if prompt.pronoun == "anti" else 1.0 for prompt in prompts])
+def role_world(*pronouns: str) -> Source:
+    """Ten sentences; judges name the person whom the stereotype expects, but for the first and opposite pronouns."""
+    edits, score = roles(10, dict.fromkeys(pronouns, 1.0), counterbalance=False)
+    told = np.array([2.0 if prompt.pronoun == "anti" else 1.0 for prompt in edits.prompts])
     told[0] = 2.0
-    return (
-        Source(
-            edits=edits,
-            scores=(replace(score, value=told),),
-            settings=SETTINGS,
-            factor="",
-            factors=(),
-            people=frozenset(),
-        ),
-        count,
-    )
+    scores = (replace(score, value=told),)
+    return Source(edits=edits, scores=scores, settings=SETTINGS, factor="", factors=(), people=frozenset())
 
 
 def test_followed_and_resisted_add_up():
-    source, count = role_world(("pro",))
+    source = role_world("pro")
     (row,) = table_7(source, Genders()).rows
     followed, resisted = row.cells
     assert value(followed) == pytest.approx(0.9)
     assert value(followed) + value(resisted) == pytest.approx(1)
     assert isinstance(followed, Number)
     assert isinstance(resisted, Number)
-    assert followed.edits == count
+    assert followed.edits == 10
     assert resisted.outcome.low == pytest.approx(1 - followed.outcome.high)
 
 
 def test_counterbalancing_shows_what_the_pronoun_did():
-    source, _ = role_world(("pro", "anti"))
-    table = table_7(source, Genders())
+    table = table_7(role_world("pro", "anti"), Genders())
     by_section = {row.section: row.cells[0] for row in table.rows}
     assert value(by_section["two people, expected pronoun"]) == pytest.approx(0.9)
     assert value(by_section["two people, opposite pronoun"]) == pytest.approx(0.0)
@@ -339,6 +298,7 @@ def test_counterbalancing_shows_what_the_pronoun_did():
 
 # -- formats ----------------------------------------------------------------------------------------------------------
 
+HALF = Interval(value=0.5, low=0.25, high=0.75, confidence=0.9, method="m")
 NASTY = PaperTable(
     number=20,
     caption="50% & more_than $1 {once}",
@@ -348,12 +308,7 @@ NASTY = PaperTable(
             label="=A | B\n& C",
             section="s_1",
             cells=(
-                Number(
-                    outcome=Interval(value=0.5, low=0.25, high=0.75, confidence=0.9, method="m"),
-                    form="rate",
-                    portraits=3,
-                    edits=1234,
-                ),
+                Number(outcome=HALF, form="rate", portraits=3, edits=1234),
                 Absent(reason="only 1 portrait in this group"),
             ),
         ),
@@ -372,11 +327,8 @@ def test_csv_keeps_every_number_and_every_reason():
     found = list(csv.DictReader(io.StringIO(as_csv(NASTY))))
     first = tuple(found[0][name] for name in ("value", "low", "high", "portraits", "edits"))
     assert first == ("0.5", "0.25", "0.75", "3", "1234")
-    assert [each["not_estimable"] for each in found[1:]] == [
-        "only 1 portrait in this group",
-        "only 1 portrait in this group",
-        "no ~judge^ answered \\ 5",
-    ]
+    reasons = ["only 1 portrait in this group"] * 2 + ["no ~judge^ answered \\ 5"]
+    assert [each["not_estimable"] for each in found[1:]] == reasons
     assert found[0]["row"] == "'=A | B\n& C", "a spreadsheet must not run it"
 
 
@@ -428,20 +380,11 @@ def test_a_table_that_cannot_be_made_says_so_in_every_format():
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def stillme(*arguments: str | Path) -> str:
-    shown = CliRunner().invoke(cli, [str(each) for each in arguments])
-    if isinstance(shown.exception, StillmeError):
-        raise shown.exception
-    assert shown.exit_code == 0, shown.output
-    return shown.stdout
-
-
 def test_the_command_writes_every_table_in_every_format(write_audit: Write):
     folder = write_audit()
-    with pytest.raises(StillmeError, match="has no run yet"):
-        stillme("tables", folder)
+    assert "has no run yet" in str(invoke("tables", folder).exception)
     run_stages(folder, ("edit", "judge"))
-    found = json.loads(stillme("tables", folder, "--json"))["tables"]
+    found = json.loads(ran("tables", folder, "--json").stdout)["tables"]
     assert NUMBERS == (4, 5, 6, 7, 13, 17, 18, 19, 20, 21, 24, 25, 26)
     made = [number for number in NUMBERS if number not in (7, 17)]
     assert [table["number"] for table in found] == made, "no table of role prompts or participants that are not there"
@@ -456,13 +399,13 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
         25: "no rated edit of the baseline arm shows it",
         26: "the audit has no feature arm",
     }
-    (seven,) = json.loads(stillme("tables", folder, "7", "--json"))["tables"]
+    (seven,) = json.loads(ran("tables", folder, "7", "--json").stdout)["tables"]
     assert seven["not_estimable"] == "the audit has no role prompts"
-    (participants,) = json.loads(stillme("tables", folder, "17", "--json"))["tables"]
+    (participants,) = json.loads(ran("tables", folder, "17", "--json").stdout)["tables"]
     assert "stillme study close --demographics" in participants["not_estimable"]
-    shown = stillme("tables", folder, "20", "--format", "tex")
+    shown = ran("tables", folder, "20", "--format", "tex").stdout
     assert "group & noop" in shown
-    assert stillme("tables", folder, "20", "--format", "tex") == shown
+    assert ran("tables", folder, "20", "--format", "tex").stdout == shown
 
 
 @pytest.mark.parametrize(
@@ -476,13 +419,12 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
 def test_a_wrong_name_is_one_sentence(write_audit: Write, arguments: tuple[str, ...], message: str):
     folder = write_audit()
     run_stages(folder, ("edit",))
-    with pytest.raises(StillmeError, match=message):
-        stillme("tables", folder, *arguments)
+    assert message in str(invoke("tables", folder, *arguments).exception)
 
 
 def test_an_audit_without_ratings_gives_reasons_and_no_numbers(write_audit: Write):
     folder = write_audit(editor='use = "moody"')
     run_stages(folder, ("edit",))
-    shown = stillme("tables", folder, "4", "20")
+    shown = ran("tables", folder, "4", "20").stdout
     assert "[" not in "".join(line for line in shown.splitlines() if line.startswith("|"))
     assert shown.count("not estimable") >= 2

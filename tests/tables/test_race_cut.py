@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.findings.tables.paper import Chosen, as_csv, make_tables
 from stillme.runs import RecordedRun
+from tests.runs import rated_elsewhere
 
 
 @pytest.mark.parametrize(("setting", "cut", "share"), [("", 3, 1 / 6), ("race_cut = 2", 2, 3 / 6)])
@@ -21,8 +21,7 @@ def test_the_cut_decides_whose_race_counts_as_changed(
     folder = write_audit(prompts='["O-01"]', extra=setting)
     run_stages(folder, ("edit",))
     rows = [f"p{index},O-01,{score},5" for index, score in enumerate((3, 2, 2, 1, 1, 1))]
-    (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,edit_success", *rows]))
-    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
+    rated_elsewhere(folder, "portrait,prompt,race_change,edit_success", rows)
     with RecordedRun.open(folder) as run:
         by_editor, by_group = make_tables(run, Chosen(numbers=(19, 20)))
     assert f"race change: {cut} or more" in by_editor.caption
