@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,11 +68,8 @@ def test_a_picture_is_brought_here_once_and_only_if_it_is_wanted(pictures: Pictu
 
 
 def test_many_threads_may_add_the_same_picture(pictures: Pictures, bucket: Bucket):
-    threads = [threading.Thread(target=pictures.add, args=(PICTURE,)) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(pictures.add, [PICTURE] * 16))
     assert bucket.pictures() == {f"{SHA256}.png": PICTURE}
     assert pictures.intact(SHA256)
 
@@ -82,15 +79,9 @@ def test_what_happened_to_an_object_is_noticed_and_adding_repairs(
     pictures: Pictures, bucket: Bucket, tmp_path: Path, how: str
 ):
     pictures.add(PICTURE)
-    match how:
-        case "truncated":
-            bucket.put(NAME, PICTURE[:100])
-        case "replaced":
-            bucket.put(NAME, b"\x89PNG another")
-        case "emptied":
-            bucket.put(NAME, b"")
-        case _:
-            bucket.delete(NAME)
+    bucket.delete(NAME)
+    if how != "deleted":
+        bucket.put(NAME, {"truncated": PICTURE[:100], "replaced": b"\x89PNG another", "emptied": b""}[how])
     there = elsewhere(bucket, tmp_path)
     assert there.intact(SHA256) is None
     assert [lost.how for lost in there.lost([SHA256])] == ["missing" if how == "deleted" else "damaged"]
@@ -202,11 +193,8 @@ def test_what_was_kept_before_is_read_where_it_is(pictures: Pictures, bucket: Bu
     third = moved.add(b"new")
     mine = hashlib.sha256(b"of the run folder").hexdigest()
     assert moved.gone([sha256, mine, third, "00" * 32]) == {"00" * 32}
-    assert {path.read_bytes() for name in (sha256, mine, third) if (path := moved.intact(name))} == {
-        PICTURE,
-        b"of the run folder",
-        b"new",
-    }
+    found = [moved.intact(name).read_bytes() for name in (sha256, mine, third)]
+    assert found == [PICTURE, b"of the run folder", b"new"]
     assert list(bucket.pictures()) == [f"{sha256}.png"], "new ones go to the new address"
 
 

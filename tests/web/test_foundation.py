@@ -80,6 +80,7 @@ def test_every_answer_carries_the_security_headers(client: TestClient) -> None:
         ({"Origin": HOME}, 200),
         ({"Origin": HOME, "Sec-Fetch-Site": "same-origin"}, 200),
         ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({}, 403),
         ({"Origin": ""}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://127.0.0.1:9999"}, 403),
@@ -95,19 +96,15 @@ def test_only_our_own_pages_may_change_something(headers: dict[str, str], code: 
     assert client.post("/change", data={"word": "yes"}, headers=headers).status_code == code
 
 
-def test_without_origin_and_fetch_metadata_nothing_changes() -> None:
-    client = TestClient(small_app(), base_url=HOME)
-    assert client.post("/change", data={"word": "yes"}).status_code == 403
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "[::1]:80"])
-def test_loopback_names_are_served(client: TestClient, host: str) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]"])
-def test_other_names_are_not_served(client: TestClient, host: str) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == 400
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        *((host, 200) for host in ("127.0.0.1:1", "localhost", "[::1]:80")),
+        *((host, 400) for host in ("evil.example", "127.0.0.1.evil.example", "", "[::2]")),
+    ],
+)
+def test_loopback_names_and_no_others_are_served(client: TestClient, host: str, code: int) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == code
 
 
 def test_only_this_machine_is_loopback() -> None:
