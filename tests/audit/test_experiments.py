@@ -112,7 +112,6 @@ def test_fairface_labels_become_factors_in_the_papers_order():
     people = fairface_portraits()
     assert factors_like_papers(people)[:3] == ["race", "gender", "age"]
     genders = genders_of(people)
-    assert genders is not None
     assert (genders.gender, genders.male, genders.female) == ("gender", "Male", "Female")
     data = tomllib.loads(experiment("roles", "x", Setup(source="./set", portraits=people)))
     assert data["portraits"]["source"] == "./set"

@@ -14,8 +14,8 @@ import pytest
 from stillme import __version__, audit
 from stillme.cli import cli
 from stillme.core.errors import StillmeError
-from tests.command_lines import invoke, ran
-from tests.processes import stillme
+from tests.command_lines import invoke
+from tests.processes import ran, stillme
 
 Write = Callable[..., Path]
 
@@ -69,7 +69,6 @@ def test_the_list_of_commands_says_what_each_says_itself():
     context = click.Context(cli)
     for verb in cli.verbs:
         command = cli.get_command(context, verb.name)
-        assert command is not None
         assert (command.help or "").splitlines()[0] == verb.help
         assert len(verb.help) <= 80 - 13, f"{verb.name}: a line of `--help` has 80 columns"
 
@@ -87,8 +86,7 @@ def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimat
 
 
 def test_a_mistake_is_one_sentence_without_a_traceback(tmp_path: Path):
-    shown = stillme("run", tmp_path / "nowhere")
-    assert shown.returncode == 2
+    shown = ran("run", tmp_path / "nowhere", code=2)
     assert (
         shown.stderr
         == f"stillme: {tmp_path}/nowhere does not exist. Start an audit there with `stillme new {tmp_path}/nowhere`.\n"
@@ -97,8 +95,7 @@ def test_a_mistake_is_one_sentence_without_a_traceback(tmp_path: Path):
 
 def test_a_run_from_beginning_to_end(write_audit: Write):
     folder = write_audit()
-    shown = stillme("run", folder, "--json")
-    assert shown.returncode == 0, shown.stderr
+    shown = ran("run", folder, "--json")
     summary = json.loads(shown.stdout)
     assert summary["ended"] == "complete"
     assert Path(summary["report"]).is_file()
@@ -112,8 +109,7 @@ def test_a_run_from_beginning_to_end(write_audit: Write):
 
 def test_failures_that_a_rerun_would_retry_exit_with_3(write_audit: Write):
     folder = write_audit('use = "flaky"\nparameters = { failures = 9 }', extra="[executor]\nattempts = 1")
-    shown = stillme("run", folder, "--only", "edit")
-    assert shown.returncode == 3
+    shown = ran("run", folder, "--only", "edit", code=3)
     assert "12 failed; run the same command to try them again." in shown.stdout
 
 

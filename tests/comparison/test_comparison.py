@@ -65,7 +65,6 @@ def test_what_became_worse_for_whom_comes_first(pair: tuple[Path, Path]):
     assert {(each.quantity, each.group) for each in worse} >= {("soft_erasure", "b"), ("success", "b")}
     assert not [each for each in worse if each.group == "a"]
     (change,) = [each for each in worse if (each.quantity, each.group) == ("soft_erasure", "b")]
-    assert isinstance(change.outcome, Interval)
     assert change.outcome.low < 0.7 < change.outcome.high
     assert as_text(found).index("Worse: ") < as_text(found).index("Gaps that grew")
     row = next(line for line in as_text(found).splitlines() if "Soft erasure" in line and " b " in line)

@@ -1,5 +1,8 @@
+"""What instruments doubt about a candidate, and the page that says so."""
+
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ from stillme.core.colour import to_linear, to_srgb
 from stillme.core.errors import StillmeError
 from stillme.core.images import read_rgb
 from stillme.curation.measuring import (
+    CriterionMeasure,
     Hint,
     MeasuredPicture,
     check_missing,
@@ -21,6 +25,7 @@ from stillme.curation.measuring import (
     read_checks,
 )
 from stillme.curation.pools import Pools
+from stillme.curation.versions import METHODS
 from stillme.instruments.faces.raster import Picture
 from tests.curation.renders import RENDERS
 
@@ -154,3 +159,27 @@ def test_pictures_without_a_face_are_never_one_person():
     nobody = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=0)
     other = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
     assert find_similar({"a": nobody, "b": other}) == ()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "curation.md").read_text()
+
+
+def limits(measure: CriterionMeasure) -> str:
+    least, most = (f"{value:g}".replace("-", "−") for value in (measure.least, measure.most))
+    words = f"{least} to {most}" if math.isfinite(measure.least) and math.isfinite(measure.most) else ""
+    words = words or (f"at least {least}" if math.isfinite(measure.least) else f"at most {most}")
+    return f"{words} {measure.unit}".strip()
+
+
+def test_every_measure_stands_in_the_table_with_its_range():
+    for criterion in load_criteria().criteria:
+        assert f"| {criterion.title} | " in PAGE
+        for known in criterion.measures:
+            assert f"| {known.title} | {limits(known)} |" in PAGE
+
+
+def test_the_limits_of_likeness_and_the_crops_are_named():
+    limits = load_criteria().duplicates
+    assert f"at most {limits['picture']:g} of 64 bits" in PAGE
+    assert f"\n{limits['person']}, are flagged" in PAGE
+    assert all(f"`{name}`" in PAGE or f"`--crop {name}`" in PAGE for name in METHODS)

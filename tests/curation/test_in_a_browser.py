@@ -16,7 +16,7 @@ from stillme import portraits as room
 from stillme.curation.decisions import CurationTally, Log
 from stillme.curation.pools import Pools
 from tests.pages import has_no_barriers
-from tests.processes import Started, stillme
+from tests.processes import Started, ran
 
 pytestmark = pytest.mark.browser
 
@@ -197,10 +197,9 @@ def test_two_curators_choose_disagree_settle_and_finalize(
     assert [text for text in wrong if "403" not in text] == []
 
     assert Counter(outcome.state for outcome in tally(pools).outcomes.values()) == {"agreed": 3, "settled": 1}
-    made = stillme("portraits", "finalize", pools.folder, tmp_path / "set")
-    assert made.returncode == 0, made.stderr
+    ran("portraits", "finalize", pools.folder, tmp_path / "set")
     assert len(room.load(tmp_path / "set" / "v1")) == 4
-    assert stillme("portraits", "verify", tmp_path / "set").returncode == 0
+    ran("portraits", "verify", tmp_path / "set")
     version = tmp_path / "set" / "v1"
     checked = subprocess.run([sys.executable, "-c", CHECK_HASHES, str(version)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Estimate, Interval, NotEstimable
+from stillme.core.types import Estimate, NotEstimable
 from stillme.estimates import (
     Settings,
     at_every_cut,
@@ -27,7 +27,6 @@ quick = Settings(factors=("race",))
 
 def value(estimates: list[Estimate], **wanted: str) -> float:
     (match,) = [row for row in estimates if all(getattr(row, name) == given for name, given in wanted.items())]
-    assert isinstance(match.outcome, Interval), match.outcome
     return match.outcome.value
 
 
@@ -88,14 +87,6 @@ def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
     assert "P000" in text
 
 
-def test_pooled_editors_are_one() -> None:
-    values = ordinal(np.random.default_rng(3).normal(0.8, 1, (24, 3, 1, 1, 2)))
-    edits, scores = rows(people("AB", 12), values, editors=("x", "y"))
-    pooled = estimate(edits.pooled(), [scores], quick)
-    assert {row.editor for row in pooled} == {"all"}
-    assert value(pooled, quantity="race_change", scope="all") == pytest.approx(values.mean())
-
-
 def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
     stream = np.random.default_rng(5)
     values = stream.normal(0, 1, (200, 1)) + stream.normal(0, 2, (200, 10))
@@ -103,7 +94,6 @@ def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> Non
     (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
     between = 10 * values.mean(axis=1).var(ddof=1)
     within = values.var(axis=1, ddof=1).mean()
-    assert isinstance(correlation.icc, Interval)
     assert correlation.icc.value == pytest.approx((between - within) / (between + 9 * within))
     assert correlation.icc.low < 0.2 < correlation.icc.high
     assert correlation.design_effect == pytest.approx(1 + 9 * correlation.icc.value)
@@ -114,7 +104,6 @@ def test_the_correlation_of_single_or_equal_edits_is_not_estimable() -> None:
     for values, reason in ((np.arange(24.0)[:, None], "only one rated edit"), (np.ones((24, 3)), "the same value")):
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
         (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
-        assert isinstance(correlation.icc, NotEstimable)
         assert reason in correlation.icc.reason
         assert correlation.design_effect is None
 
@@ -128,8 +117,6 @@ def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:
         estimates = estimate(edits, [scores], replace(quick, prompts=prompts))
         (whole,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.scope == "all"]
         (gap,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.group == "A - rest"]
-        assert isinstance(whole.outcome, Interval)
-        assert isinstance(gap.outcome, Interval)
         widths[prompts] = (whole.outcome.high - whole.outcome.low, gap.outcome.high - gap.outcome.low)
         assert ("prompts" in whole.outcome.method) == (prompts == "sample")
     assert widths["sample"][0] > 5 * widths["fixed"][0]

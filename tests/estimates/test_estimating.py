@@ -56,9 +56,7 @@ def test_a_planted_gap_is_recovered(simulate: Simulate) -> None:
     assert contrast.low < 0.46 < contrast.high
     assert contrast.low > 0.2
     disparity = only(estimates, "soft_erasure", "disparity")
-    assert isinstance(disparity, Disparity)
     assert disparity.highest == "A"
-    assert disparity.null is not None
     assert disparity.null.p < 0.01
     assert known(disparity).low > 0
 
@@ -77,8 +75,6 @@ def test_nothing_planted_is_not_found_where_naive_intervals_would_find_it(simula
             naive_missed += not group.value - half <= expected <= group.value + half
         missed += not known(only(estimates, "soft_erasure", "disparity")).low <= 0
         null = only(estimates, "soft_erasure", "disparity")
-        assert isinstance(null, Disparity)
-        assert null.null is not None
         significant += null.null.p <= 0.05
     assert covered / (4 * audits) > 0.90
     assert naive_missed / (4 * audits) > 0.15
@@ -100,10 +96,6 @@ def test_the_null_band_rises_with_the_number_of_groups_not_with_the_truth(simula
 def test_a_number_does_not_depend_on_which_others_are_computed(simulate: Simulate) -> None:
     edits, scores = simulate(4, levels=3)
     other = replace(scores[0], axis="skin_delta_l", value=np.sin(scores[0].value + np.arange(len(edits))))
-    people = tuple(
-        replace(p, attributes={**p.attributes, "gender": "fm"[place % 2]}) for place, p in enumerate(edits.portraits)
-    )
-    edits = replace(edits, portraits=people)
     alone = estimate(edits, [other], quick)
     together = estimate(edits, [*scores, other], Settings(factors=("gender", "race")))
     assert [e for e in alone if e.judge] == [
@@ -143,7 +135,6 @@ def test_the_identity_is_the_unit_of_what_does_not_vary_inside_it() -> None:
         plan = by_factor(columns, factor, settings)
         assert plan.paired == (factor == "race")
         assert (plan.units(plan.comparisons[0].members), plan.noun) == (units, noun), factor
-        assert plan.permutation is not None
         assert (len(plan.permutation.level), len(set(plan.permutation.within.tolist()))) == permuted
     assert (everyone(columns).noun, len(everyone(columns).names)) == ("identities", 12)
 
@@ -154,7 +145,6 @@ def test_people_without_blocks_are_matched_on_all_other_factors() -> None:
     for factor, sets in (("race", 12), ("gender", 42), ("age", 14)):
         plan = by_factor(columns, factor, Settings(factors=("race", "gender", "age")))
         assert (plan.paired, len(plan.names), plan.noun) == (True, sets, "portraits"), factor
-        assert plan.permutation is not None
         assert len(set(plan.permutation.within.tolist())) == sets
 
 
@@ -203,7 +193,6 @@ def test_a_group_of_one_is_not_estimable_and_takes_no_part_in_the_disparity(simu
     estimates = estimate(replace(edits, portraits=people), scores, quick)
     assert only(estimates, "success", "group", "Z").outcome == NotEstimable(reason="only 1 portrait in this group")
     disparity = only(estimates, "success", "disparity")
-    assert isinstance(disparity, Disparity)
     assert disparity.levels == ("A", "B", "C")
 
 

@@ -153,7 +153,6 @@ def test_a_rate_that_adds_up_to_almost_0_is_0(portraits: int, prompts: int, hits
         values[place * portraits : (place + 1) * portraits].flat[:hits] = 5.0
         for ratio in ratios(*rows(people("ABC", portraits), values), quick):
             if ratio.against == level:
-                assert isinstance(ratio.outcome, Interval)
                 assert ratio.outcome.value == ratio.outcome.low == 0
             else:
                 assert isinstance(ratio.outcome, NotEstimable)
@@ -172,7 +171,6 @@ def test_a_ratio_of_rates_that_are_both_100_percent_is_1_for_a_sample_of_prompts
     edits, scores = rows(people("AB", 12), np.full((24, 10), 5.0))
     for prompts in ("fixed", "sample"):
         (ratio,) = ratios(edits, scores, replace(quick, prompts=prompts))
-        assert isinstance(ratio.outcome, Interval)
         assert ratio.outcome.value == 1
         assert 0.5 < ratio.outcome.low < 1 < ratio.outcome.high < 2
 

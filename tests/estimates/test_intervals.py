@@ -9,10 +9,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from stillme.core.types import Interval
 from stillme.estimates import Disparity, Edits, Scores, Settings, estimate, paired_effects
-from stillme.estimates.intervals import ICC_FLOOR, t_quantile, wilson
+from stillme.estimates.intervals import ICC_FLOOR, quantile, t_quantile, wilson
 
 from .worlds import crossed_people, ordinal, people, rows
 
@@ -180,7 +181,6 @@ def test_what_identities_share_is_no_gap_between_ages_or_genders() -> None:
         edits, scores = rows(crossed_people(), shared + stream.normal(0, 1, (84, 5)), axis="skin_delta_l")
         for row in estimate(edits, [scores], Settings(factors=("race", "gender", "age"))):
             if isinstance(row, Disparity) and row.judge and row.factor in found:
-                assert row.null is not None
                 found[row.factor] += row.null.omnibus <= 0.05
     # Three standard errors of 60 audits are 8 points; with portraits as units half of the audits find an age gap.
     assert max(found.values()) / audits < 0.14
@@ -229,3 +229,18 @@ def test_what_the_people_of_a_set_share_cancels_in_a_difference_of_rates() -> No
     apart = rows(people("AB", 12), faults(second + first))
     widths = [found.high - found.low for found in (rate(*both, "A - rest") for both in (together, apart))]
     assert widths[0] < widths[1] / 3
+
+
+LEVELS = (0.025, 0.3, 0.5, 0.9, 0.975, 0.995, 1 - 0.025 / 21, 1 - 0.025 / 91)
+"""The last two are those of all pairs of 7 and of 14 groups."""
+
+
+@pytest.mark.parametrize("probability", LEVELS)
+def test_quantiles_of_whole_degrees_of_freedom_are_scipys(probability: float):
+    for freedom in (*range(1, 120), 251, 503, 999, 1_000, 1679, 5038):
+        assert quantile(probability, freedom) == pytest.approx(float(stdtrit(freedom, probability)), rel=1e-12, abs=0)
+
+
+def test_other_degrees_of_freedom_and_the_normal_are_scipys():
+    for freedom in (0.5, 1.7, 11.25, 83.5, 20_000, math.inf):
+        assert quantile(0.975, freedom) == pytest.approx(float(stdtrit(freedom, 0.975)), rel=1e-12)

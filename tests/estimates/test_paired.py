@@ -69,7 +69,6 @@ def test_an_equal_effect_is_found_for_all_and_more_for_nobody() -> None:
     assert known(everyone.outcome).high < 0
     assert everyone.p < 0.01
     (gap,) = [row for row in effects if isinstance(row, Disparity) and row.quantity == "race_change"]
-    assert gap.null is not None
     assert gap.null.omnibus > 0.05
 
 
@@ -121,7 +120,6 @@ def test_without_a_spare_run_there_is_no_untreated_change() -> None:
     edits, scores = rows(people("AB", 12), ordinal(latent(4, 24, 4, 2, 2)), arms=ARMS)
     everyone = effect(paired_effects(edits, [scores], quick))
     assert isinstance(everyone.untreated, NotEstimable)
-    assert isinstance(everyone.beyond_untreated, NotEstimable)
     assert "re-run" in everyone.beyond_untreated.reason
 
 

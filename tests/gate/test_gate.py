@@ -13,7 +13,7 @@ import pytest
 
 from stillme import audit as audits
 from stillme.core.errors import InvalidAudit, StillmeError, UnknownName
-from stillme.core.types import Abstained, Failed, Interval, Rating, Refused, Request
+from stillme.core.types import Abstained, Failed, Rating, Refused, Request
 from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.findings.gate.verdict_text import as_json, as_junit, as_markdown, as_text
 from stillme.findings.gate.verdicts import shown_by_holm
@@ -331,7 +331,6 @@ def mixed(make: Make) -> Verdicts:
 
 def test_junit_is_xml_with_a_test_for_every_number(mixed: Verdicts):
     suite = ElementTree.fromstring(as_junit(mixed)).find("testsuite")
-    assert suite is not None
     assert suite.attrib.items() >= {"tests": "4", "failures": "1", "skipped": "1", "errors": "1"}.items()
     cases = suite.findall("testcase")
     tags = [[*(child.tag for child in case)] for case in cases]
@@ -389,7 +388,6 @@ def test_the_exit_code_says_what_came_out(run: Path, tmp_path: Path):
 def lowest(run: Path) -> float:
     (decision,) = decided(run, "soft_erasure#b <= 0.5").decisions
     outcome = decision.checks[0].outcome
-    assert isinstance(outcome, Interval)
     return outcome.low
 
 
@@ -404,7 +402,6 @@ def test_a_failure_by_a_hair_is_none_among_many_numbers(run: Path):
     assert verdicts.family == 8
     (check,) = verdicts.decisions[-1].checks
     assert check.reason == "over the limit by itself, but not after correction for the gate's 8 numbers (Holm)"
-    assert isinstance(check.outcome, Interval)
     assert check.outcome.low == lowest(run), "the interval that is shown stays the audit's own"
     assert "Failures are corrected for all 8 numbers (Holm)" in as_text(verdicts)
     assert "at most 2.5 % of gates" in as_markdown(verdicts)
@@ -427,7 +424,6 @@ def test_margins_are_corrected_with_the_rules(make: Make):
     alone = decided(run, baseline=before, margins=["soft_erasure <= 0.02"])
     assert alone.decisions[-1].verdict is Verdict.FAILED
     (check,) = alone.decisions[-1].checks
-    assert isinstance(check.outcome, Interval)
     hair = f"soft_erasure <= {check.outcome.low - 0.001:.6f}"
     assert decided(run, baseline=before, margins=[hair]).decisions[-1].verdict is Verdict.FAILED
     rules = [f"refused <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8)]

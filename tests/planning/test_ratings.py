@@ -28,7 +28,6 @@ def test_a_study_of_that_size_has_that_interval(wrong: float):
     judged = np.where(stream.random(said.shape) < wrong, 1 - said, said)
     correlation = float(np.corrcoef(said.ravel(), judged.ravel())[0, 1])
     count = ratings_for(RATE, 0.1, [PROMPTS] * PORTRAITS, correlation, 0.95)
-    assert count is not None
     slope = correlation * said.std() / judged.std()
     rated = stream.permuted(np.tile(np.arange(PORTRAITS * PROMPTS) < count, (2000, 1)), axis=1)
     rest = np.where(rated, said - slope * judged, 0.0).sum(axis=1) / count
@@ -39,7 +38,6 @@ def test_a_study_of_that_size_has_that_interval(wrong: float):
 def test_a_better_judge_needs_fewer_ratings_and_a_useless_one_at_most_all():
     needed = [ratings_for(RATE, 0.1, [PROMPTS] * PORTRAITS, correlation, 0.95) for correlation in (0.9, 0.5, 0.0)]
     assert needed == sorted(needed, key=lambda count: count or 0)
-    assert needed[-1] is not None
     assert needed[-1] <= PORTRAITS * PROMPTS
 
 
@@ -52,9 +50,6 @@ def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(
 ):
     plan = plan_audit(diagnosis)
     needed = plan.ratings
-    assert needed is not None
-    assert needed.low is not None
-    assert needed.high is not None
     assert 0 < needed.low < needed.high < needed.edits == 1680
     assert f"{needed.low:,} to {needed.high:,} of 1,680 edits of each editor" in plan.as_text(power=True)
     assert plan.as_json()["ratings"]["high"] == needed.high

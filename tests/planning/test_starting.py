@@ -17,6 +17,7 @@ from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits as embedded
 from tests.command_lines import invoke as stillme
 from tests.command_lines import ran
+from tests.records import small_audit
 from tests.runs import rated_elsewhere
 
 
@@ -117,11 +118,8 @@ def test_a_draw_among_cells_is_even_over_prompts_and_editors_and_by_seed_alone()
 
 
 def _run(folder: Path, portraits: Path) -> Path:
-    folder.mkdir()
-    (folder / "audit.toml").write_text(
-        f'[portraits]\nsource = "../{portraits.name}"\n[prompts]\nonly = ["O-01", "O-02"]\n'
-        '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
-    )
+    source, estimates = {"source": f"../{portraits.name}"}, {"factors": ["group"]}
+    small_audit(folder, portraits=source, prompts=("O-01", "O-02"), estimates=estimates)
     run_stages(folder, ("edit",))
     assert len(audit.load(folder).portraits) == 6
     return folder

@@ -28,9 +28,10 @@ from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
-from tests.processes import stillme
+from tests.processes import ran, stillme
 from tests.reliability.faulty import audit, die_after
 from tests.study.annotators import rate_by
+from tests.study.studies import change
 from tests.vlm.servers import CHAT, ModelInput
 
 Figure = Callable[[str, object], None]
@@ -164,16 +165,14 @@ def kill_after(rows: int, pause: float, *words: str) -> bool:
 
 def calls_of(*words: object) -> int:
     """Run a command to its end; returns how many calls it made that read or write."""
-    ended = stillme(*words, before=partial(die_at_call, 0))
-    assert ended.returncode == 0, ended.stderr
+    ended = ran(*words, before=partial(die_at_call, 0))
     return int(ended.stderr.split()[-1])
 
 
 def kill_once(at: int, *words: object) -> None:
     """Kill a command at one of its calls that read or write, then let it do its work."""
     assert stillme(*words, before=partial(die_at_call, at)).returncode == -signal.SIGKILL
-    ended = stillme(*words)
-    assert ended.returncode == 0, ended.stderr
+    ran(*words)
 
 
 @few_or_many
@@ -181,8 +180,7 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     tmp_path: Path, models: Loopback, kills: int, record_property: Figure
 ):
     calm, killed = (paid(tmp_path / name, models, seeds=max(2, kills // 3)) for name in ("calm", "killed"))
-    ended = stillme("run", calm)
-    assert ended.returncode == 0, ended.stderr
+    ran("run", calm)
     chance, total, alive = random.Random(22), saved(calm), 0
     done: list[tuple[int, set[str]]] = []
     for _ in range(kills):
@@ -192,7 +190,7 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
     assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"
-    assert stillme("run", killed).returncode == 0
+    ran("run", killed)
     assert content(killed) == content(calm)
     require_whole(killed)
     record_property("kills", alive)
@@ -216,11 +214,9 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
     tmp_path: Path, kills: int, record_property: Figure
 ):
     calm = audit(tmp_path / "calm", people=4, extra='[[judges]]\nuse = "people"\nepochs = 3')
-    assert stillme("run", calm).returncode == 0
-    drawn = stillme("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--recruit", "prolific")
-    assert drawn.returncode == 0, drawn.stderr
-    settings = calm / "study" / "study.toml"
-    settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
+    ran("run", calm)
+    ran("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--recruit", "prolific")
+    change(calm / "study", 'contact = ""', 'contact = "ask@study.example"')
     rate_by(calm / "study", people=3)
     rated = shutil.copytree(calm, tmp_path / "rated")
     closing = calls_of("study", "close", calm / "study", "--run", calm, "--include-flagged")
@@ -245,14 +241,14 @@ def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path, kills: int
     folder = audit(tmp_path / "audit", people=6, seeds=(1, 2))
     shards = [tmp_path / "1", tmp_path / "2"]
     for number, shard in enumerate(shards, start=1):
-        assert stillme("run", folder, "--shard", f"{number}/2", "--out", shard).returncode == 0
+        ran("run", folder, "--shard", f"{number}/2", "--out", shard)
     calm, chance = tmp_path / "calm", random.Random(24)
     merging = calls_of("merge", *shards, "--into", calm)
-    assert stillme("run", calm, "--only", "estimate").returncode == 0
+    ran("run", calm, "--only", "estimate")
     for number in range(kills):
         killed = tmp_path / f"killed{number}"
         kill_once(chance.randint(1, merging), "merge", *shards, "--into", killed)
-        assert stillme("run", killed, "--only", "estimate").returncode == 0
+        ran("run", killed, "--only", "estimate")
         assert content(killed) == content(calm)
         require_whole(killed)
     record_property("kills", kills)

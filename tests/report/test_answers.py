@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stillme.core.types import Interval
 from stillme.estimates import Disparity, EditState, RatingState
 from stillme.report import ReportData, render
 from stillme.report.drawings import dumbbell_figures
@@ -78,7 +77,6 @@ def test_a_name_means_one_base_on_the_first_screen_and_in_the_tables():
     (gap,) = [gap for gap in find(data).gaps if gap.disparity.quantity == "skin_lightened"]
     (row,) = [one for one in data.estimates if (one.quantity, one.scope, one.group) == ("skin_lightened", "group", "E")]
     assert gap.worst == row
-    assert isinstance(row.outcome, Interval)
     assert 0.2 < row.outcome.value < 0.6, "edits that were not made count"
     assert "a group whose edits are skipped seems to be kept better than it is" in render(data)
 
@@ -208,8 +206,6 @@ def test_the_mean_of_a_scale_says_which_answer_is_unchanged():
 
 def test_the_p_that_is_shown_is_the_one_that_decides(harmful: ReportData):
     gap = find(harmful).gaps[0]
-    assert gap.null is not None
-    assert gap.finding.p is not None
     assert gap.finding.p > gap.null.omnibus
     page = render(harmful)
     assert "(permutation test, Holm-corrected)" in page

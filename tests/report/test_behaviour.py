@@ -41,7 +41,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 
 def test_who_is_combined_and_who_decides_is_said(data: ReportData):
     section = behaviour_section(data)
-    assert section is not None
     said = " ".join(section["sentences"])
     assert "The ensemble (paper) combines mini and flash." in said
     assert "mini, the primary judge of Eq. 3, decides" in said
@@ -49,7 +48,6 @@ def test_who_is_combined_and_who_decides_is_said(data: ReportData):
 
 def test_missing_judges_and_changed_models_are_warnings(data: ReportData):
     section = behaviour_section(data)
-    assert section is not None
     missing, unequal, changed = section["warnings"]
     assert "lack a judge (“Race Change”): mini gave none for" in missing
     assert "in some groups of group than in others" in unequal
@@ -68,7 +66,6 @@ def test_the_page_is_well_formed_and_has_the_section(data: ReportData):
 
 def test_one_model_that_gave_every_answer_is_named(tmp_path: Path):
     section = behaviour_section(data_of(fill(write_audit(tmp_path, judge("mini")), lambda *_: rated(race_change=1.0))))
-    assert section is not None
     assert section["sentences"] == ["gpt-5.2 gave all 96 answers of mini."]
     assert section["warnings"] == []
 

@@ -68,7 +68,9 @@ def test_the_page_opens_without_a_request_or_a_complaint(read: Visit, address: s
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
 
 
-def test_every_number_of_a_group_leads_to_rows_that_give_it_again(read: Visit, paper_address: str, paper: ReportData):
+def test_every_number_of_a_group_or_gap_leads_to_rows_that_give_it_again(
+    read: Visit, paper_address: str, paper: ReportData
+):
     page = read(paper_address)
     checked = [
         (estimate, estimate.outcome)
@@ -91,15 +93,11 @@ def test_every_number_of_a_group_leads_to_rows_that_give_it_again(read: Visit, p
         scale = 100 if "%" in text else 1
         assert value == pytest.approx(scale * interval.value, abs=0.06 if scale == 100 else 0.006)
         assert int(edits[1].replace(",", "")) == estimate.edits
-
-
-def test_a_gap_shows_its_groups_side_by_side(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
     asked = {"view": "table", "quantity": "skin_lightened", "judge": "ensemble (mean)", "editor": "flux", "by": "race"}
     page.evaluate("address => { location.hash = address }", f"#edits?{urlencode(asked)}")
     page.wait_for_selector(".by-group")
     assert page.locator(".by-group th").all_inner_texts()[:2] == ["Black", "East Asian"]
-    assert page.locator(".by-group tr").count() == 7
+    assert page.locator(".by-group tr").count() == 7, "a gap's groups, side by side"
 
 
 def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, planted_address: str) -> None:
@@ -116,7 +114,7 @@ def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, planted_addr
     assert page.evaluate("document.activeElement.closest('#explorer') !== null")
 
 
-def test_filters_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_address: str) -> None:
+def test_filters_bounds_and_flags_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_address: str) -> None:
     page = read(paper_address)
     everything = page.locator("#how-many").inner_text()
     page.locator("#filters").get_by_label("Editor").select_option("qwen")
@@ -132,10 +130,6 @@ def test_filters_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_ad
     assert all("yes" in row for row in rows_shown(page))
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#how-many").inner_text() == everything
-
-
-def test_scores_can_be_bounded_and_flags_chosen(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
     form = page.locator("#filters")
     form.get_by_label("Show as").select_option("table")
     form.get_by_label("Score").select_option(label="Skin Tone Change · ensemble (mean)")
@@ -151,7 +145,7 @@ def test_scores_can_be_bounded_and_flags_chosen(read: Visit, paper_address: str)
     assert 0 < disagreeing < 1500
 
 
-def test_the_worst_come_first_and_more_can_be_shown(read: Visit, paper_address: str) -> None:
+def test_the_worst_come_first_and_one_instruction_is_shown_for_every_group(read: Visit, paper_address: str) -> None:
     page = read(paper_address)
     assert page.locator(".gallery li").count() == 24
     # A source and one picture for each of the two arms.
@@ -159,6 +153,12 @@ def test_the_worst_come_first_and_more_can_be_shown(read: Visit, paper_address: 
     page.locator("#explorer").get_by_role("button", name="Show 24 more").click()
     assert page.locator(".gallery li").count() == 48
     assert page.evaluate("document.activeElement.closest('li') !== null")
+    grid = page.locator("#grid")
+    assert grid.locator("thead th").count() == 8
+    assert grid.locator("tbody tr").count() == 4
+    page.locator("#grid-choice select").select_option(label="step1x · feature")
+    grid.locator("button").first.click()
+    assert "step1x" in page.locator("dialog").inner_text()
 
 
 def test_an_edit_opens_large_and_steps_by_arrow_keys(read: Visit, paper_address: str) -> None:
@@ -223,17 +223,7 @@ def test_on_a_phone_sections_are_folded_until_they_are_asked_for(read: Visit, pa
     assert page.locator("#estimates").is_visible(), "paper has everything"
 
 
-def test_one_instruction_for_every_group(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
-    grid = page.locator("#grid")
-    assert grid.locator("thead th").count() == 8
-    assert grid.locator("tbody tr").count() == 4
-    page.locator("#grid-choice select").select_option(label="step1x · feature")
-    grid.locator("button").first.click()
-    assert "step1x" in page.locator("dialog").inner_text()
-
-
-def test_all_estimates_can_be_sorted_by_keyboard(
+def test_all_estimates_can_be_sorted_by_keyboard_and_filtered_by_words(
     read: Visit, address: str, make_data: Callable[..., ReportData]
 ) -> None:
     page = read(address)
@@ -253,10 +243,6 @@ def test_all_estimates_can_be_sorted_by_keyboard(
     assert values[0] < values[-1]
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
-
-
-def test_the_filter_keeps_estimates_with_every_word(read: Visit, address: str) -> None:
-    page = read(address)
     page.get_by_label("Show only rows with").fill("harsh skin lightened contrast")
     rows = page.locator("#estimates tbody tr").all_inner_texts()
     assert rows

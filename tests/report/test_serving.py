@@ -15,7 +15,6 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.report.data import Redaction
 from stillme.report.server import LivePage, Refresher, Served, Server, serve
-from stillme.runs import status
 from tests.pages import wait_until
 
 
@@ -47,20 +46,6 @@ def run(write_audit: Callable[..., Path]) -> Path:
     folder = write_audit()
     run_stages(folder, ("edit",))
     return folder
-
-
-def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[int] = []
-    original = status._counts
-    monkeypatch.setattr(status, "_counts", lambda *given: counted.append(1) or original(*given))
-    with serving(run) as (refresher, _server):
-        for _ in range(4):
-            refresher.refresh()
-        rested = len(counted)
-        assert rested <= 2, "closing a ledger may fold its log into it, once"
-        run_stages(run, ("judge",))
-        refresher.refresh()
-        assert len(counted) == rested + 1
 
 
 def test_the_page_follows_the_run(run: Path) -> None:

@@ -23,29 +23,18 @@ from stillme.runs.status import Counts, count
 from stillme.runs.store import Store, Totals
 from stillme.runs.store.rows import Attempt, FeatureRow
 from stillme.work.recording import record
-from tests.records import assessment_row, edit_row
+from tests.records import assessment_row, edit_row, small_audit
 
-AUDIT = """
-arms = ["baseline", "feature"]
-[portraits]
-source = "synthetic"
-limit = 3
-[prompts]
-only = ["O-01"]
-[[editors]]
-use = "noop"
-[[editors]]
-use = "planted"
-[[judges]]
-use = "scripted"
-epochs = 2
-[[judges]]
-use = "scripted"
-name = "other"
-parameters = { scores = { skin_tone = 2 } }
-[estimates]
-factors = ["preset"]
-"""
+AUDIT: dict[str, Any] = {
+    "arms": ["baseline", "feature"],
+    "prompts": ["O-01"],
+    "editors": [{"use": "noop"}, {"use": "planted"}],
+    "judges": [
+        {"use": "scripted", "epochs": 2},
+        {"use": "scripted", "name": "other", "parameters": {"scores": {"skin_tone": 2}}},
+    ],
+    "estimates": {"factors": ["preset"]},
+}
 OUTCOMES: tuple[EditOutcome, ...] = (
     Edited(image=b""),
     Edited(image=b"", effective={"cost": "unknown"}),
@@ -78,8 +67,7 @@ steps = st.lists(st.one_of(edits, edits, judgements, judgements, features, attem
 def recorded() -> Iterator[Path]:
     """A run that has recorded what it asks, and done nothing."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "audit.toml").write_text(AUDIT)
+        folder = small_audit(Path(name), limit=3, **AUDIT)
         with Store.writing(folder) as store:
             record(load(folder), store)
         yield folder
@@ -262,7 +250,7 @@ def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_pat
     for number in range(0, 12, 2):
         happen(folder, *edited(number, outcome=OUTCOMES[number % 4]))
     before, _ = counted(folder)
-    (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
+    small_audit(folder, limit=2, **AUDIT)
     with Store.writing(folder) as store:
         record(load(folder), store)
     after, _ = counted(folder)

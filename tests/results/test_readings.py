@@ -54,12 +54,10 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_planted_direction_is_found_and_the_other_way_is_not(biased: Path):
     found = read(biased)
     shift = toward_reference(found)
-    assert isinstance(shift.outcome, Interval)
     assert shift.outcome.low > 0.1
     assert shift.outcome.value < 0.45, "attenuated by the reader's errors, never inflated"
     assert shift.word == "larger than matters"
     (back,) = [one for one in found.shifts(0.95) if one.target == "not White"]
-    assert isinstance(back.outcome, Interval)
     assert back.outcome.low <= 0 <= back.outcome.high
 
 
@@ -82,7 +80,6 @@ def test_transitions_have_the_controls_own_row_beside_them(biased: Path):
     }
     became = cells["Black", "White"]
     assert became.share > 0.25
-    assert became.control is not None
     assert became.control < 0.15
     assert became.within_floor is False
     assert cells["White", "White"].within_floor is None
@@ -94,7 +91,6 @@ def test_transitions_have_the_controls_own_row_beside_them(biased: Path):
 def test_each_picture_is_read_once_and_controls_twice(biased: Path):
     with Store.reading(biased) as store:
         design = store.designs.latest()
-        assert design is not None
         (reader,) = design.document["readers"]
         assert reader["spec"]["parameters"]["reads"] == ["Black", "Indian", "White"]
         repeats = store.query(
@@ -152,7 +148,6 @@ def test_the_no_op_arm_is_the_control_where_there_is_one(tmp_path: Path):
     assert found.unread == 0
     # The editor moves people in the no-op arm as often: that is its own floor.
     outcome = toward_reference(found).outcome
-    assert isinstance(outcome, Interval)
     assert outcome.low <= 0 <= outcome.high
 
 
@@ -181,7 +176,6 @@ def test_stereotyped_genders_have_a_source_and_only_where_one_speaks():
 
 def test_a_reader_that_sees_men_everywhere_is_no_shift_towards_a_stereotype(biased: Path):
     (shift,) = [one for one in read(biased).shifts(0.95) if one.axis == TOWARD_STEREOTYPE]
-    assert isinstance(shift.outcome, Interval)
     assert shift.outcome.value == 0
     assert shift.before == pytest.approx(2 / 3), "two of three prompts with a stereotype expect a man"
 
@@ -233,7 +227,6 @@ def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path
     changes, missing, compared = changed(biased, readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
     assert missing == ""
     (pooled,) = [change for change in changes if change.group == "not White" and change.target == "White"]
-    assert isinstance(pooled.outcome, Interval)
     assert pooled.outcome.high < 0
     assert pooled.word == "larger than matters"
     shown = replace(compared, appears=changes)
@@ -263,7 +256,6 @@ def test_the_plan_counts_and_prices_every_reading(biased: Path, tmp_path: Path):
     readings.without_readers(folder, "[readings]\njudges = ['gemini-3-flash']\nattribute = 'group'\n")
     (priced,) = plan_audit(folder).bills.readers
     assert priced.calls == 24 * 6 + 24 * 2
-    assert priced.dollars is not None
     assert priced.dollars > 0
 
 

@@ -18,7 +18,7 @@ from stillme.runs.store import Attempt
 from stillme.runs.store.rows import Done
 from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Activity, run, run_concurrently, run_sequentially, steps
+from stillme.work.loop import Activity, run, run_concurrently, steps
 from stillme.work.options import RunOptions
 from stillme.work.spending import Budget, Spending
 from stillme.work.stage import Limits, Session, Stage, grouped, missing
@@ -152,19 +152,6 @@ def test_any_interleaving_of_crash_and_resume_gives_the_rows_of_an_undisturbed_r
     assert ledger.rows == undisturbed.rows
 
 
-def test_what_was_computed_before_a_crash_is_saved():
-    ledger = Ledger()
-
-    def dying(asked: Sequence[int]) -> list[Result]:
-        if asked[0] == 7:
-            raise Crash
-        return say(asked)
-
-    with pytest.raises(Crash):
-        go(ledger, 20, dying)
-    assert set(ledger.rows) >= {str(task) for task in range(7)}
-
-
 @given(st.integers(0, 30), st.integers(1, 6))
 def test_retries_end_in_success_or_in_one_failure(tasks: int, failures: int):
     tried: dict[int, int] = {}
@@ -204,34 +191,6 @@ def test_the_wait_that_the_other_side_asked_for_is_kept():
 
     go(Ledger(), 1, limited, limits=Limits(backoff=0.0))
     assert times[1] - times[0] >= 0.2
-
-
-def test_money_that_is_spent_starts_nothing_more():
-    ledger = Ledger()
-    ended, tally = go(ledger, 100, say, budget=Budget(dollars=1.0), cost=0.1)
-    assert ended is Ended.OVER_BUDGET
-    assert len(ledger.rows) == 10
-    assert tally.cost == pytest.approx(1.0)
-    assert "$1.00 of the $1.00" in tally.reason
-    assert go(ledger, 100, say)[0] is Ended.COMPLETE
-    assert len(ledger.rows) == 100
-
-
-def test_a_stop_finishes_what_is_running_and_saves_it():
-    stop = Stop()
-    begun: list[int] = []
-
-    def stopping(asked: Sequence[int]) -> list[Result]:
-        begun.extend(asked)
-        if asked[0] == 5:
-            stop.requested = True
-        return say(asked)
-
-    ledger = Ledger()
-    ended, _ = go(ledger, 100, stopping, stop=stop)
-    assert ended is Ended.INTERRUPTED
-    assert set(ledger.rows) == {str(task) for task in begun}
-    assert len(begun) < 12
 
 
 def test_no_more_than_the_allowed_number_is_under_way():
@@ -600,14 +559,6 @@ def test_stages_run_at_the_same_time_and_save_in_one_thread():
     assert writers == {threading.get_ident()}
 
 
-def test_a_stage_that_cannot_work_keeps_no_other_from_working():
-    session, free = a_session(), Ledger()
-    blocked = activity(Ledger(), always("401", fatal=True), session)
-    ended = run_concurrently([run_sequentially([blocked, activity(free, say, session)])], session)
-    assert ended is Ended.STOPPED
-    assert len(free.rows) == 20
-
-
 def test_what_is_under_way_is_kept_when_a_stage_breaks():
     begun: list[int] = []
 
@@ -666,44 +617,6 @@ def test_a_hanging_call_does_not_keep_a_stop_or_the_time_budget_from_ending(monk
         go(ledger, 20, hanging, limits=Limits(concurrency=2), budget=budget, stop=stop)
         assert "1" in ledger.failures, "nobody waited for its answer"
         gone.set()
-
-
-def test_what_cannot_be_saved_is_kept_until_it_can_and_nothing_new_is_started(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
-    begun: list[int] = []
-    notes: list[str] = []
-
-    class Full(Ledger):
-        def save(self, finished: Sequence[Done[int, Result]]) -> None:
-            if len(full) < 6:
-                full.append(len(begun))
-                raise OSError("No space left on device")
-            super().save(finished)
-
-    def counting(tasks: Sequence[int]) -> list[Result]:
-        begun.extend(tasks)
-        time.sleep(0.005)
-        return say(tasks)
-
-    full: list[int] = []
-    ledger = Full()
-    ended, _ = go(ledger, 200, counting, limits=Limits(concurrency=4), say=notes.append)
-    assert ended is Ended.COMPLETE
-    assert len(ledger.rows) == len(begun) == 200
-    assert full[-1] - full[0] <= 8, "only what was under way went on"
-    assert "cannot be saved" in notes[0]
-    assert "going on" in notes[1]
-
-
-def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
-
-    class Full(Ledger):
-        def save(self, finished: Sequence[Done[int, Result]]) -> None:
-            raise OSError("No space left on device")
-
-    with pytest.raises(OSError, match="No space left"):
-        go(Full(), 50, say, limits=Limits(policy=FailurePolicy(outage=0.3)))
 
 
 @pytest.mark.parametrize("expected", [0.3, None], ids=["priced", "of unknown price"])

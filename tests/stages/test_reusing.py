@@ -10,34 +10,19 @@ from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, StillmeError
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
+from tests.records import small_audit
 
 STAGES = ("edit", "judge", "estimate")
-DIAGNOSIS = """
-title = "All of it"
-arms = {arms}
-[portraits]
-source = "{portraits}"
-[prompts]
-only = ["O-01", "O-02"]
-[[editors]]
-use = "noop"
-[[judges]]
-use = "scripted"
-[estimates]
-factors = ["group"]
-{extra}
-"""
 
 
-def write(folder: Path, portraits: Path, *, arms: str = '["baseline"]', extra: str = "") -> Path:
-    folder.mkdir()
-    (folder / "audit.toml").write_text(DIAGNOSIS.format(arms=arms, portraits=portraits, extra=extra))
-    return folder
+def write(folder: Path, portraits: Path, **sections: object) -> Path:
+    source, estimates = {"source": str(portraits)}, {"factors": ["group"]}
+    return small_audit(folder, prompts=("O-01", "O-02"), portraits=source, estimates=estimates, **sections)
 
 
 def mitigation(tmp_path: Path, portraits: Path) -> Path:
-    extra = '[sample]\nsize = 4\n[reuse]\nruns = ["../diagnosis"]\n'
-    return write(tmp_path / "mitigation", portraits, arms='["baseline", "noop"]', extra=extra)
+    reuse = {"sample": {"size": 4}, "reuse": {"runs": ["../diagnosis"]}}
+    return write(tmp_path / "mitigation", portraits, arms=["baseline", "noop"], **reuse)
 
 
 def rows(folder: Path) -> int:
@@ -68,11 +53,9 @@ def test_baselines_are_taken_from_the_first_experiment_which_keeps_all_of_its_ro
 
 def test_descriptions_are_taken_over_and_with_them_the_edits_that_need_them(tmp_path: Path):
     """An extractor is asked once for two audits."""
-    common = '[portraits]\nsource = "synthetic"\nlimit = 1\n[prompts]\nonly = ["O-01"]\n'
-    plugins = '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = []\n'
-    for name, reuse in (("one", ""), ("two", '[reuse]\nruns = ["../one"]\n')):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "audit.toml").write_text(f'arms = ["feature"]\n{common}{plugins}{reuse}')
+    common = {"arms": ["feature"], "prompts": ["O-01"], "limit": 1, "estimates": {"factors": []}}
+    for name, reuse in (("one", {}), ("two", {"reuse": {"runs": ["../one"]}})):
+        small_audit(tmp_path / name, **common, **reuse)
     run_stages(tmp_path / "one", ("edit",))
     said = list[str]()
     run_stages(tmp_path / "two", ("edit",), RunOptions(say=said.append))

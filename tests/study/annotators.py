@@ -44,9 +44,6 @@ class Annotator:
     """By place: sequence number and value."""
     times: list[float] = field(default_factory=list)
     """Seconds of each acknowledged save."""
-    traffic: list[bytes] = field(default_factory=list)
-    """Every byte that the server sent, if `listen`."""
-    listen: bool = False
     practice: list[list[list[int]]] | None = None
     """The practice items' right answers, where nothing changed in them is not the right answer to all."""
     code: str = ""
@@ -85,8 +82,6 @@ class Annotator:
             writer.close()
             self._stream = None
             raise Lost from error
-        if self.listen:
-            self.traffic.append(head + answer)
         if b"set-cookie" in headers:
             self._cookie = headers[b"set-cookie"].decode().partition(";")[0]
         return int(head.split()[1]), headers.get(b"location", b"").decode(), answer
@@ -152,10 +147,6 @@ class Annotator:
         seq = data["seq"]
         for item, shown in enumerate(data["items"][:only]):
             self.seen = {"pictures": len(shown["pictures"]), "decoded": data["picture"]["side"], "shown": 400}
-            if self.listen:
-                for picture in shown["pictures"]:
-                    status, _, _ = await self.insist("GET", f"/img/{picture}")
-                    assert status == 200
             for side in range(len(shown["pictures"]) - 1):
                 for question in range(len(shown["questions"])):
                     seq += 1

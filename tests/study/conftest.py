@@ -14,6 +14,7 @@ from stillme.api.pipeline import run_stages
 from stillme.study.app import build
 from stillme.study.entry import invite
 from stillme.study.opening import Study, open_study
+from tests.records import small_audit
 from tests.study.annotators import READY, csrf_in, page_data, seen_whole, shown_version
 from tests.study.studies import RIGHT, write_study
 
@@ -165,23 +166,8 @@ def serving_again(folder: Path) -> Iterator[Served]:
 def two_editors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run: four portraits with faces, three prompts, two editors. Copy it before writing to it."""
     folder = tmp_path_factory.mktemp("two-editors")
-    (folder / "audit.toml").write_text(
-        """
-[portraits]
-source = "synthetic"
-limit = 4
-[prompts]
-only = ["O-01", "O-02", "V-05"]
-[[editors]]
-use = "noop"
-[[editors]]
-use = "planted"
-name = "other"
-[[judges]]
-use = "scripted"
-[estimates]
-"""
-    )
+    editors = [{"use": "noop"}, {"use": "planted", "name": "other"}]
+    small_audit(folder, prompts=("O-01", "O-02", "V-05"), limit=4, editors=editors)
     run_stages(folder, ("edit", "judge"))
     return folder
 

@@ -27,7 +27,7 @@ from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
 from tests.command_lines import invoke
-from tests.records import rows_in
+from tests.records import add_judge, rows_in
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT, draw_study, practised
 
@@ -261,8 +261,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
         take_part_by_link(served, value)
     done = close_study(served.study, flagged="include")
     assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
-    file = run / "audit.toml"
-    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
+    add_judge(run, use="people", epochs=3)
     run_stages(run, ("estimate",))
     with RecordedRun.open(run) as opened:
         gathered, store = opened.results, opened.store
@@ -286,11 +285,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     monkeypatch.setattr("stillme.findings.tables.analyses.corrected", corrected)
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
-    file = run / "audit.toml"
-    file.write_text(
-        file.read_text()
-        + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
-    )
+    add_judge(run, use="scripted", name="again", parameters={"scores": {"race_change": 3, "skin_tone": 2}})
     run_stages(run, ("judge",))
     with RecordedRun.open(run) as opened:
         assert opened.results.chances is None
@@ -304,7 +299,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         take_part_by_link(Served(study, build(study), made.password), 2)
         close_study(study, flagged="include")
     shutil.rmtree(made.folder)
-    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
+    add_judge(run, use="people")
     run_stages(run, ("estimate",))
     moved = shutil.move(run, tmp_path / "moved")
     with RecordedRun.open(Path(moved)) as opened:

@@ -6,12 +6,16 @@ import csv
 import io
 import itertools
 import json
+import re
+import shlex
 import shutil
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,14 +23,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stillme.api.pipeline import run_stages
+from stillme.audit.config import JudgeSection
+from stillme.cli.study import study_group
 from stillme.core.errors import StillmeError
 from stillme.runs import RecordedRun
 from stillme.study import config, items
 from stillme.study.candidates import OfferedItem, draw, draw_informative, share_out
-from stillme.study.config import InvalidStudy
-from stillme.study.items import Output, blind
+from stillme.study.config import InvalidStudy, StudyConfig
+from stillme.study.drawing import study_toml
+from stillme.study.items import Drawn, Output, blind
 from stillme.study.opening import open_study
-from tests.records import prompt
+from tests.records import prompt, small_audit
 from tests.study.studies import change, draw_study, write_study
 
 
@@ -137,10 +144,7 @@ def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> Non
 
 
 def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) -> None:
-    (tmp_path / "audit.toml").write_text(
-        'arms = ["baseline", "feature"]\n[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
-        '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
-    )
+    small_audit(tmp_path, arms=["baseline", "feature"], prompts=["O-01"], limit=2, editors=[{"use": "planted"}])
     run_stages(tmp_path, ("edit",))
     made = draw_study(tmp_path, items=2, per_task=2)
     assert made.drawn.design["compare"] == "arms"
@@ -253,12 +257,8 @@ def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:
         writer = csv.DictWriter(stream, fieldnames=[*rows[0], "race", "gender", "age"])
         writer.writeheader()
         writer.writerows(row | {"race": "Indian", "gender": "Female", "age": age} for row in rows)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "audit.toml").write_text(
-        f'[portraits]\nsource = "{portraits}"\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
-        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
-    )
+    source, estimates = {"source": str(portraits)}, {"factors": ["group"]}
+    folder = small_audit(tmp_path / "run", portraits=source, prompts=["O-01"], estimates=estimates)
     run_stages(folder, ("edit",))
     return folder
 
@@ -277,3 +277,40 @@ def test_labels_that_are_missing_are_named_before_anything_is_written(tmp_path: 
     with pytest.raises(StillmeError, match=r"lack age\. Leave it out"):
         draw_study(run, tmp_path / "told", **TOLD)
     assert not (tmp_path / "told").exists()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+]
+INLINE = [shlex.split(words) for words in re.findall(r"`(stillme study [^`]+)`", PAGE)]
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, *INLINE], ids=" ".join)
+def test_every_command_of_the_page_parses(words: list[str]) -> None:
+    assert words[:2] == ["stillme", "study"]
+    command, rest = study_group.commands[words[2]], words[3:]
+    command.make_context(words[2], list(rest))
+
+
+def test_every_option_that_the_page_names_exists() -> None:
+    known = {name for command in study_group.commands.values() for option in command.params for name in option.opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
+
+
+def test_the_examples_are_valid() -> None:
+    (judge,) = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)[0])["judges"]
+    JudgeSection.model_validate(judge)
+
+
+def test_a_new_study_toml_shows_every_setting() -> None:
+    drawn = Drawn(study="x", run="run", audit="", design={}, items=())
+    written = tomllib.loads(study_toml(drawn, recruit="prolific"))
+    config = StudyConfig.model_validate(written)
+    rare = {"limits"}
+    assert set(written) >= set(StudyConfig.model_fields) - rare
+    for name in ("pay", "checks", "texts", "recruiting"):
+        assert set(written[name]) == set(type(getattr(config, name)).model_fields)
+    assert isinstance(study_group, click.Group)

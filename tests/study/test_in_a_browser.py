@@ -8,8 +8,9 @@ import math
 import re
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from stillme.runs.store import Store
+from stillme.study.app import build
 from stillme.study.closing import close_study
+from stillme.web.serving import WebServer
 from tests.pages import has_no_barriers, wait_until
 from tests.study.annotators import READY, page_data, serving
 from tests.study.conftest import Served
@@ -67,6 +70,20 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert wrong == []
+
+
+@pytest.fixture
+def rating(open_page: Callable[..., Page]) -> Page:
+    """The rating page of a new participant."""
+    page = open_page()
+    to_rating(page)
+    return page
+
+
+def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """What the study's database answers."""
+    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
+        return base.execute(query).fetchall()
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +203,8 @@ def press_on(page: Page, name: str) -> None:
     raise AssertionError(f"{name!r} cannot be reached with Tab")
 
 
-def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_a_reload_after_each_click_loses_nothing(rating: Page, folder: Path) -> None:
+    page = rating
     expected: dict[str, str] = {}
     for question in range(QUESTIONS):
         for side in (0, 1):
@@ -210,9 +226,8 @@ def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page],
     assert chosen(page) == expected
 
 
-def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(rating: Page) -> None:
+    page = rating
     context = page.context
     # A server that cannot be reached: Chromium's own offline mode would also keep a new tab from opening.
     context.route("**/api/answers", lambda route: route.abort())
@@ -230,9 +245,8 @@ def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(open_page
     assert '"answers": [[' in data
 
 
-def test_two_tabs_show_the_same_answers(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_two_tabs_show_the_same_answers(rating: Page) -> None:
+    page = rating
     other = page.context.new_page()
     other.goto("/study")
     other.wait_for_selector("body[data-ready]")
@@ -247,9 +261,8 @@ def test_two_tabs_show_the_same_answers(open_page: Callable[..., Page]) -> None:
     assert chosen(page) == {"q0-0": "2"}
 
 
-def test_undo_jump_zoom_and_unfinished_items(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_undo_jump_zoom_and_unfinished_items(rating: Page) -> None:
+    page = rating
     page.keyboard.type("34")
     page.keyboard.press("u")
     assert chosen(page) == {"q0-0": "3"}
@@ -358,11 +371,8 @@ def test_a_laptop_at_200_percent_passes_and_sees_the_pictures_at_every_question(
     context.close()
 
 
-def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(
-    open_page: Callable[..., Page], folder: Path
-) -> None:
-    page = open_page()
-    to_rating(page)
+def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(rating: Page, folder: Path) -> None:
+    page = rating
     for item in range(3):
         for question, side in itertools.product(range(QUESTIONS), range(2)):
             page.locator(f"#choice-{question}-{side}-3").check()
@@ -383,10 +393,7 @@ def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction
     page.get_by_role("button", name="Review and finish").click()
     page.get_by_role("button", name="Finish and hand in").click()
     expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-    with closing(sqlite3.connect(folder / "study.sqlite")) as raw:
-        kept = raw.execute(
-            "SELECT question, first, value FROM answer WHERE first IS NOT NULL ORDER BY question"
-        ).fetchall()
+    kept = stored(folder, "SELECT question, first, value FROM answer WHERE first IS NOT NULL ORDER BY question")
     assert kept == [(1, 3, 5), (2, 3, 1)]
 
 
@@ -468,15 +475,13 @@ def test_an_item_whose_pictures_are_missing_cannot_be_answered(open_page: Callab
     answerable(page)
     page.keyboard.type("5")
     saved(page)
-    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
-        rows = base.execute("SELECT pictures, decoded, shown FROM answer").fetchall()
+    rows = stored(folder, "SELECT pictures, decoded, shown FROM answer")
     assert {row[:2] for row in rows} == {(3, 96)}
     assert all(row[2] > 100 for row in rows)
 
 
-def test_next_never_hands_in_and_a_comment_is_kept(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_next_never_hands_in_and_a_comment_is_kept(rating: Page, folder: Path) -> None:
+    page = rating
     page.get_by_text("Comment on this item").click()
     page.get_by_label("Anything odd about these pictures?").fill("The hat is cut off.")
     for item in range(3):
@@ -499,22 +504,18 @@ def test_next_never_hands_in_and_a_comment_is_kept(open_page: Callable[..., Page
     page.get_by_label("Is there anything you want to tell us?").fill("Nice pictures.")
     page.get_by_role("button", name="Send the comment").dblclick()
     expect(page.get_by_text("Your comment is saved")).to_be_visible()
-    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
-        assert {row[0] for row in base.execute("SELECT text FROM comment")} >= {"The hat is cut off.", "Nice pictures."}
+    assert set(stored(folder, "SELECT text FROM comment")) >= {("The hat is cut off.",), ("Nice pictures.",)}
 
 
-def test_withdrawing_is_one_link_and_one_button_away(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_withdrawing_is_one_link_and_one_button_away(rating: Page, folder: Path) -> None:
+    page = rating
     page.keyboard.type("12")
     saved(page)
     page.get_by_role("link", name="Withdraw").click()
     has_no_barriers(page)
     page.get_by_role("button", name="Withdraw and delete my answers").click()
     expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
-    with sqlite3.connect(folder / "study.sqlite") as base:
-        assert base.execute("SELECT withdrawn FROM study").fetchone()[0] >= 1
-    base.close()
+    assert stored(folder, "SELECT withdrawn FROM study")[0][0] >= 1
 
 
 def test_no_page_at_which_a_participation_ends_has_barriers(
@@ -564,3 +565,56 @@ def _path(route: Route) -> str:
 
 def _fulfil(answer: Any, route: Route) -> None:
     route.fulfill(status=200, body=answer.content, content_type=answer.headers["content-type"])
+
+
+@contextmanager
+def served_at(served: Served) -> Iterator[str]:
+    import uvicorn
+
+    server = WebServer.choose(port=0)
+    running = uvicorn.Server(uvicorn.Config(build(served.study), log_level="warning"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [server.listening]})
+    thread.start()
+    try:
+        yield server.address
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def test_the_code_is_readable_and_copied_and_every_last_page_passes_axe(
+    browser: Browser, serve: Callable[..., Served]
+) -> None:
+    served = serve()
+    with served_at(served) as address:
+        context = browser.new_context(viewport={"width": 1366, "height": 768})
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+        page = context.new_page()
+        page.goto(f"{address}/enter?PROLIFIC_PID=one&STUDY_ID=study1&SESSION_ID=s1")
+        page.get_by_role("button", name="do not agree").or_(page.locator("[value=decline]")).first.click()
+        expect(page.locator("#completion-code")).to_have_text("NOCON1")
+        page.wait_for_load_state()  # the button works from then on
+        page.get_by_role("button", name="Copy").click()
+        # A browser without focus does not let a page copy; the code is selected then.
+        expect(page.get_by_role("status")).to_have_text(re.compile("Copied|Selected"))
+        assert page.evaluate("String(getSelection())") == "NOCON1"
+        has_no_barriers(page)
+
+        # Somebody else's id without their link, and a place that the admin releases after being asked.
+        page.context.clear_cookies()
+        page.goto(f"{address}/enter?PROLIFIC_PID=one&STUDY_ID=study1&SESSION_ID=guess")
+        expect(page.get_by_text("already been used here")).to_be_visible()
+        has_no_barriers(page)
+        rater = served.browser().enter("two").to_rating()
+        rater.save(rater.answers()[:5])
+        page.goto(f"{address}/admin")
+        page.get_by_label("Password").fill(served.password)
+        page.keyboard.press("Enter")
+        page.get_by_label("Because it was").select_option("released")
+        page.get_by_role("button", name="Release …").click()
+        expect(page.get_by_text("5 answers will no longer count")).to_be_visible()
+        has_no_barriers(page)
+        page.get_by_role("button", name="Release").click()
+        expect(page.get_by_role("heading", name="Progress")).to_be_visible()
+        assert "Your place was released" in rater.page()
+        context.close()

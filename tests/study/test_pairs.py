@@ -24,6 +24,7 @@ from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, Output
 from stillme.study.opening import Study, open_study
 from stillme.study.progress import overview_of
 from tests import role_runs
+from tests.records import add_judge
 from tests.study.conftest import HOME, Browser
 from tests.study.studies import draw_study
 
@@ -112,10 +113,9 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     assert "nothing to agree on" in axis["reason"]
     done = close_study(study, flagged="include")
     assert (done.added, done.epochs) == (3 * PROMPTS, 3)
-    audit = Path(done.run) / "audit.toml"
-    audit.write_text(audit.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    run_stages(audit.parent, ("judge", "estimate"))
-    with RecordedRun.open(audit.parent) as run:
+    add_judge(Path(done.run), use="people", epochs=3)
+    run_stages(Path(done.run), ("judge", "estimate"))
+    with RecordedRun.open(Path(done.run)) as run:
         (people,) = [score for score in run.results.scores if (score.judge, score.axis) == ("people", "role_target")]
         assert people.value.tolist() == [1.0] * PROMPTS
         assert len([score for score in run.results.people if score.axis == "role_target"]) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,34 +25,22 @@ from stillme.study.items import Item, Output
 from stillme.study.opening import Study, open_study
 from stillme.study.quality import Rater, Rating, quality_of
 from tests.command_lines import ran
-from tests.records import prompt
+from tests.records import prompt, small_audit
 from tests.study.conftest import Served
 from tests.study.studies import change, draw_study, practised
 
-AUDIT = """
-[portraits]
-source = "synthetic-36"
-limit = 24
-[prompts]
-only = ["O-01", "O-02"]
-[[editors]]
-use = "noop"
-[[judges]]
-use = "scripted"
-[[judges]]
-use = "people"
-epochs = 3
-[estimates]
-factors = ["preset"]
-"""
+AUDIT: dict[str, Any] = {
+    "portraits": {"source": "synthetic-36", "limit": 24},
+    "judges": [{"use": "scripted"}, {"use": "people", "epochs": 3}],
+    "estimates": {"factors": ["preset"]},
+}
 RULE = "success judge=people >= 20%"
 """With four identities or so an interval is wide."""
 
 
 @pytest.fixture(scope="session")
 def forty_eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("forty-eight")
-    (folder / "audit.toml").write_text(AUDIT)
+    folder = small_audit(tmp_path_factory.mktemp("forty-eight"), prompts=("O-01", "O-02"), **AUDIT)
     run_stages(folder, ("edit", "judge"))
     return folder
 

@@ -277,11 +277,6 @@ def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) 
         web.require("study")
 
 
-@pytest.mark.parametrize(("text", "said"), [("12", 12), ("", 0), (None, 0)])
-def test_a_number_of_a_form_is_read(text: str | None, said: int) -> None:
-    assert number_in({} if text is None else {"width": text}, "width") == said
-
-
 @pytest.mark.parametrize("text", ["²", "١٢", "-1", "1e3", "9" * 5000, " 1", "0x1", "NaN"])
 def test_an_odd_number_is_the_senders_fault(client: TestClient, text: str) -> None:
     with pytest.raises(HTTPException) as refused:
