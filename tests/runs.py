@@ -107,11 +107,7 @@ def luck(request: Request, salt: str = "") -> float:
 
 def scores(success: float = 5, skin: float = 3, race: float = 1) -> dict[str, Rating]:
     """Ratings on every axis."""
-    return {
-        "edit_success": Rated(score=success),
-        "skin_tone": Rated(score=skin),
-        "race_change": Rated(score=race),
-    }
+    return {"edit_success": Rated(score=success), "skin_tone": Rated(score=skin), "race_change": Rated(score=race)}
 
 
 def group(request: Request) -> str:

@@ -177,10 +177,7 @@ def test_doctor_finds_this_machine_fit(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("--bundle", "x.zip", "--model-card"), "--model-card"),
-        (("--model-card", "--rows", "jsonl"), "--rows"),
-    ],
+    [(("--bundle", "x.zip", "--model-card"), "--model-card"), (("--model-card", "--rows", "jsonl"), "--rows")],
 )
 def test_options_of_an_export_that_do_not_go_together_are_named(words: tuple[str, ...], said: str):
     refused = invoke("export", *words)

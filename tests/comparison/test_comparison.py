@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -274,19 +275,6 @@ def test_which_way_is_worse(quantity: str, worse: Worse):
 NASTY = "<script>alert('x')</script> | [a](http://evil.example) `code` @everyone #1 \\ **bold**"
 
 
-class Seen(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_a_users_words_stay_words(make: Make):
     run = make(
         "both",
@@ -297,10 +285,9 @@ def test_a_users_words_stay_words(make: Make):
     text = as_markdown(found)
     assert "<script" not in text
     assert "@everyone" not in text
-    seen = Seen()
-    seen.feed(page(NASTY, text))
-    assert not seen.tags & {"script", "a", "code", "strong", "img"}
-    assert "alert('x')" in seen.text
+    shown = page(NASTY, text)
+    assert not {"script", "a", "code", "strong", "img"} & set(re.findall(r"<(\w+)", shown))
+    assert "alert('x')" in html.unescape(shown)
     assert plain("a\n\n# b") == "a &#35; b"
 
 

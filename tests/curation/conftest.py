@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 
@@ -10,9 +11,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme.curation.pools import Pools, load_pools
-from tests.curation.renders import draw_renders
+from stillme.curation.measuring import check_missing
+from stillme.curation.pools import Pools, SampleOptions, load_pools, sample
+from stillme.curation.sources import open_source
 from tests.pictures import encoded
+
+RENDERS = Path(str(files("stillme.portraits").joinpath("data")))
+
+
+def draw_renders(folder: Path, *, pools: int = 3, only: tuple[str, ...] = ("A", "B")) -> Pools:
+    """Candidates over preset × gender presentation; the six ages are what pools are drawn from."""
+    wanted = SampleOptions(by=("preset", "gender_presentation"), only={"preset": only}, pools=pools)
+    drawn = sample(open_source(str(RENDERS)), folder, wanted)
+    check_missing(drawn)
+    return drawn
 
 
 @pytest.fixture(scope="session")

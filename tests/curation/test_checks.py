@@ -27,7 +27,7 @@ from stillme.curation.measuring import (
 from stillme.curation.pools import Pools
 from stillme.curation.versions import METHODS
 from stillme.instruments.faces.raster import Picture
-from tests.curation.renders import RENDERS
+from tests.curation.conftest import RENDERS
 
 
 def render(name: str) -> Picture:

@@ -171,10 +171,7 @@ def test_rows_that_contradict_repeat_or_say_nothing_are_summed_up_in_one_sentenc
     ],
 )
 def test_nothing_usable_is_an_error_that_writes_nothing_and_waits_for_nobody(
-    tmp_path: Path,
-    rows: list[dict[str, str]],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, rows: list[dict[str, str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     folder = own(tmp_path, {"x.png": picture(1)}, rows)
     os.mkfifo(folder / "pipe.png")

@@ -23,8 +23,7 @@ from stillme.curation.making import finalize, import_portraits
 from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Pools
 from stillme.curation.versions import WrittenVersion, make_square, slug, verify
-from tests.curation.conftest import picture, write_table
-from tests.curation.renders import RENDERS
+from tests.curation.conftest import RENDERS, picture, write_table
 
 PART: dict[str, Any] = {"crop": "face", "partial": True}
 

@@ -9,14 +9,7 @@ import pytest
 
 from stillme.core.errors import UnknownName
 from stillme.core.types import Estimate, NotEstimable
-from stillme.estimates import (
-    Settings,
-    at_every_cut,
-    by_intersection,
-    by_prompt,
-    estimate,
-    intraclass_correlations,
-)
+from stillme.estimates import Settings, at_every_cut, by_intersection, by_prompt, estimate, intraclass_correlations
 from stillme.estimates.numbers import title
 from stillme.findings.tables.estimates import as_text, write_tables
 

@@ -11,14 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.estimates import (
-    PairedEffect,
-    Settings,
-    estimate,
-    paired_effects,
-    paired_row_tests,
-    row_tests,
-)
+from stillme.estimates import PairedEffect, Settings, estimate, paired_effects, paired_row_tests, row_tests
 from tests.estimates import worlds
 
 from .worlds import people, rows

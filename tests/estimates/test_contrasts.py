@@ -84,12 +84,7 @@ def test_without_an_effect_tests_find_one_in_a_twentieth_of_audits_and_naive_one
         latent = stream.normal(0.3, 1, (48, 1)) + stream.normal(0, 1, (48, 20))
         edits, scores = rows(people("ABCD", 12), ordinal(latent))
         compared = contrasts(
-            edits,
-            [scores],
-            quick,
-            against=("pairs",),
-            measures=("difference",),
-            quantities=("race_change",),
+            edits, [scores], quick, against=("pairs",), measures=("difference",), quantities=("race_change",)
         )
         tests = [contrast.permutation for contrast in compared if contrast.permutation]
         assert len(tests) == 6
@@ -156,22 +151,13 @@ def test_coverage_of_every_measure_is_near_nominal() -> None:
         np.diff([0, *(stats.norm.cdf(cut, shift, spread) for cut in (0, 0.7, 1.4, 2.1)), 1]) for shift in (1.0, 0.5)
     ]
     group, rest = chances
-    truth = {
-        "difference": (group - rest) @ np.arange(1, 6),
-        "ratio": group[2:].sum() / rest[2:].sum(),
-    }
+    truth = {"difference": (group - rest) @ np.arange(1, 6), "ratio": group[2:].sum() / rest[2:].sum()}
     for seed in range(audits):
         stream = np.random.default_rng(seed)
         latent = 0.5 + stream.normal(0, 0.7, (48, 1)) + stream.normal(0, 1, (48, 20))
         latent[:12] += 0.5
         edits, scores = rows(people("ABCD", 12), ordinal(latent))
-        compared = contrasts(
-            edits,
-            [scores],
-            quick,
-            against=("rest",),
-            quantities=("race_change", "race_changed"),
-        )
+        compared = contrasts(edits, [scores], quick, against=("rest",), quantities=("race_change", "race_changed"))
         for measure, quantity in (("difference", "race_change"), ("ratio", "race_changed")):
             limits = known(one(compared, quantity, measure, "A - rest"))
             covered[measure] += limits.low <= truth[measure] <= limits.high

@@ -18,10 +18,7 @@ def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portra
     """Equal groups of a factor `race`, level by level; with blocks, the n-th of every level share one."""
     return tuple(
         portrait(
-            f"{level}{number:04d}",
-            block=f"block {number:04d}" if blocks else "",
-            race=level,
-            gender="fm"[number % 2],
+            f"{level}{number:04d}", block=f"block {number:04d}" if blocks else "", race=level, gender="fm"[number % 2]
         )
         for level in levels
         for number in range(per_level)

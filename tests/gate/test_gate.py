@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stillme import audit as audits
-from stillme.core.errors import InvalidAudit, StillmeError, UnknownName
+from stillme.core.errors import InvalidAudit, StillmeError
 from stillme.core.types import Abstained, Failed, Rating, Refused, Request
 from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.findings.gate.verdict_text import as_json, as_junit, as_markdown, as_text
@@ -75,22 +75,7 @@ def test_the_axis_with_rate_behind_it_means_its_rate(run: Path):
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ("soft_erasur <= 1", "Did you mean 'soft_erasure'"),
-        ("success editor=two >= 0", "Unknown editor 'two'"),
-        ("success.disparity@grup >= 0", "Did you mean 'group'"),
-        ("success arm=noop >= 0", "There are baseline"),
-    ],
-)
-def test_a_rule_about_nothing_is_a_mistake(run: Path, rule: str, said: str):
-    with pytest.raises(UnknownName, match=said):
-        gate(RecordedRun.open(run), Asked(rules=[rule]))
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [("success#c >= 0", "There are a, b"), ("success judge=judg >= 0", "Did you mean 'judge'")],
+    ("rule", "said"), [("success#c >= 0", "There are a, b"), ("success judge=judg >= 0", "Did you mean 'judge'")]
 )
 def test_a_group_or_judge_without_a_number_is_no_data_and_never_a_pass(run: Path, rule: str, said: str):
     verdicts = decided(run, rule)
@@ -154,26 +139,27 @@ def test_an_outage_is_no_data_and_a_single_failure_is_no_outage(make: Make):
     assert verdict(one, "soft_erasure <= 0.9") is Verdict.PASSED
 
 
-def test_a_run_that_nobody_judged_has_no_verdict(make: Make):
-    run = make(said=lambda *_: {})
-    (decision,) = decided(run, "soft_erasure <= 1").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert decided(run, "soft_erasure <= 1").outcome is Verdict.NO_DATA
+REFUSED = Refused(message="No.")
 
 
-def test_a_gap_without_one_of_its_groups_is_no_data(make: Make):
-    run = make(said=lambda e, request: Refused(message="No.") if group(request) == "b" else answer(e, request))
-    (decision,) = decided(run, "soft_erasure.disparity@group <= 1").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED
-
-
-def test_what_has_no_number_is_no_data_and_says_why(make: Make):
-    run = make(said=lambda *_: Refused(message="No."))
-    (decision,) = decided(run, "success >= 0.5").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert "no rated edit" in decision.checks[0].reason
-    assert "refused 96" in as_text(decided(run, "success >= 0.5"))
+@pytest.mark.parametrize(
+    ("said", "rule", "why"),
+    [
+        (lambda *_: {}, "soft_erasure <= 1", ""),
+        (lambda *_: REFUSED, "success >= 0.5", "no rated edit"),
+        (lambda e, r: REFUSED if group(r) == "b" else answer(e, r), "soft_erasure.disparity@group <= 1", ""),
+    ],
+    ids=["no one judged", "all refused", "one group refused"],
+)
+def test_what_has_no_number_is_no_data_and_says_why(make: Make, said: Answer, rule: str, why: str):
+    run = make(said=said)
+    verdicts = decided(run, rule)
+    (decision,) = verdicts.decisions
+    assert decision.verdict is verdicts.outcome is Verdict.NO_DATA
+    assert why in decision.checks[0].reason
+    assert not why or "refused 96" in as_text(verdicts)
+    if "disparity" in rule:
+        assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED
 
 
 def test_a_judge_without_a_licence_decides_nothing(run: Path):
@@ -190,9 +176,13 @@ def test_a_judge_without_a_licence_decides_nothing(run: Path):
         ("soft_erasure.disparity >= 150%", "between 0 and 1"),
         ("skin_tone.disparity <= 5%", "Leave out the %"),
         ("skin_tone.disparity <= -1", "never negative"),
+        ("soft_erasur <= 1", "Did you mean 'soft_erasure'"),
+        ("success editor=two >= 0", "Unknown editor 'two'"),
+        ("success.disparity@grup >= 0", "Did you mean 'group'"),
+        ("success arm=noop >= 0", "There are baseline"),
     ],
 )
-def test_a_limit_that_cannot_be_meant_is_refused(run: Path, rule: str, said: str):
+def test_a_rule_about_nothing_or_with_a_limit_that_cannot_be_meant_is_refused(run: Path, rule: str, said: str):
     with pytest.raises(StillmeError, match=re.escape(said)):
         decided(run, rule)
 

@@ -17,7 +17,6 @@ from stillme.core.errors import StillmeError
 from stillme.portraits.synthetic import portraits as embedded
 from tests.command_lines import invoke as stillme
 from tests.command_lines import ran
-from tests.records import small_audit
 from tests.runs import rated_elsewhere
 
 
@@ -118,8 +117,11 @@ def test_a_draw_among_cells_is_even_over_prompts_and_editors_and_by_seed_alone()
 
 
 def _run(folder: Path, portraits: Path) -> Path:
-    source, estimates = {"source": f"../{portraits.name}"}, {"factors": ["group"]}
-    small_audit(folder, portraits=source, prompts=("O-01", "O-02"), estimates=estimates)
+    folder.mkdir()
+    (folder / "audit.toml").write_text(
+        f'[portraits]\nsource = "../{portraits.name}"\n[prompts]\nonly = ["O-01", "O-02"]\n'
+        '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
+    )
     run_stages(folder, ("edit",))
     assert len(audit.load(folder).portraits) == 6
     return folder

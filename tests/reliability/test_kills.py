@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import json
 import os
 import random
 import shutil
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,7 +27,7 @@ from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
 from tests.processes import ran, stillme
-from tests.reliability.faulty import audit, die_after
+from tests.reliability.faulty import ask, audit, die_after, rows
 from tests.study.annotators import rate_by
 from tests.study.studies import change
 from tests.vlm.servers import CHAT, ModelInput
@@ -125,28 +123,22 @@ extractors = [{{ use = "openai-compatible", name = "describer", parameters = {mo
     return folder
 
 
-def asked_for(folder: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(f"{(folder / 'stillme.sqlite').as_uri()}?mode=ro", uri=True)
-    with contextlib.closing(connection):
-        return connection.execute(query).fetchall()
-
-
 def saved(folder: Path) -> int:
     """Rows of paid work."""
     if not Store.exists(folder):
         return 0
-    return sum(int(str(asked_for(folder, f"SELECT COUNT(*) FROM {table}")[0][0])) for table in _WORK)
+    return sum(rows(folder, f"SELECT COUNT(*) FROM {table}") for table in _WORK)
 
 
 def edited(folder: Path) -> set[str]:
     """The requests that have an edit."""
-    return {str(row[0]) for row in asked_for(folder, _EDITED)} if saved(folder) else set()
+    return {str(row[0]) for row in ask(folder, _EDITED)} if saved(folder) else set()
 
 
 def content(folder: Path) -> dict[str, object]:
     """All that a run is about: rows, tables, and every file among the pictures with its bytes."""
     return {
-        **{query: asked_for(folder, query) for query in _ROWS},
+        **{query: ask(folder, query) for query in _ROWS},
         "tables": {path.name: path.read_bytes() for path in sorted((folder / "tables").glob("*.csv"))},
         "pictures": {path.name: path.read_bytes() for path in sorted((folder / "images").rglob("*")) if path.is_file()},
     }
@@ -158,9 +150,9 @@ def require_whole(folder: Path) -> None:
     assert checks["done twice"].detail == "nothing"
 
 
-def kill_after(rows: int, pause: float, *words: str) -> bool:
+def kill_after(saved_rows: int, pause: float, *words: str) -> bool:
     """Kill -9 a command so many seconds after it has saved so many rows; whether it was still at work."""
-    return stillme(*words, before=partial(die_after, rows, pause)).returncode == -signal.SIGKILL
+    return stillme(*words, before=partial(die_after, saved_rows, pause)).returncode == -signal.SIGKILL
 
 
 def calls_of(*words: object) -> int:
@@ -185,8 +177,8 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     done: list[tuple[int, set[str]]] = []
     for _ in range(kills):
         # By rows, so that every stage is hit however fast it is.
-        rows = chance.randint(1, max(1, min(total - saved(killed), total // kills)))
-        alive += kill_after(rows, chance.uniform(0.0, 0.25), "run", str(killed))
+        first = chance.randint(1, max(1, min(total - saved(killed), total // kills)))
+        alive += kill_after(first, chance.uniform(0.0, 0.25), "run", str(killed))
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
     assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"
@@ -200,13 +192,9 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     for place, finished in done:
         assert not finished.intersection(asked_in_order[place:]), "what has a row was asked for again"
     for folder in (calm, killed):
-        (cost,) = asked_for(
-            folder, "SELECT SUM(cost) FROM (SELECT cost FROM feature UNION ALL SELECT cost FROM assessment)"
-        )
-        rows = asked_for(
-            folder, "SELECT COUNT(*) FROM (SELECT id FROM feature UNION ALL SELECT id FROM assessment WHERE cost)"
-        )
-        assert cost[0] == pytest.approx(DOLLARS_A_CALL * int(str(rows[0][0])))
+        paid_rows = "(SELECT cost FROM feature UNION ALL SELECT cost FROM assessment WHERE cost)"
+        ((cost, count),) = ask(folder, f"SELECT SUM(cost), COUNT(*) FROM {paid_rows}")
+        assert cost == pytest.approx(DOLLARS_A_CALL * count)
 
 
 @once_or_often
@@ -227,11 +215,10 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
         kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed, "--include-flagged")
         kill_once(chance.randint(1, estimating), "run", killed, "--only", "estimate")
         kill_once(chance.randint(1, reporting), "report", killed)
-        assert len(asked_for(killed, "SELECT DISTINCT epoch FROM assessment")) == 3
+        assert len(ask(killed, "SELECT DISTINCT epoch FROM assessment")) == 3
         assert content(killed) == content(calm)
-        assert (killed / "report.html").read_text().replace(str(killed), str(calm)) == (
-            calm / "report.html"
-        ).read_text()
+        page, expected = ((folder / "report.html").read_text() for folder in (killed, calm))
+        assert page.replace(str(killed), str(calm)) == expected
         require_whole(killed)
     record_property("kills", 3 * kills)
 

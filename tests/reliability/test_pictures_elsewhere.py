@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from stillme.runs.store import Store
 from stillme.runs.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
 from tests.processes import Started, ran, stillme
-from tests.reliability.faulty import audit, calls, die_after, hold, release, rows
+from tests.reliability.faulty import ask, audit, calls, die_after, hold, release, rows
 
 ROWS = (
     "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
@@ -37,10 +36,7 @@ def in_bucket(folder: Path, bucket: Bucket, how: str = "pass", **changed: object
 
 
 def rows_of(folder: Path) -> list[list[tuple[object, ...]]]:
-    connection = sqlite3.connect(folder / "stillme.sqlite")
-    found = [connection.execute(query).fetchall() for query in ROWS]
-    connection.close()
-    return found
+    return [ask(folder, query) for query in ROWS]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -105,11 +101,7 @@ def finished(made_once: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     suffix=st.sampled_from(["PNG", "JPEG", "WEBP"]),
 )
 def test_tables_exports_and_report_are_those_of_a_local_run(
-    s3: S3,
-    tmp_path_factory: pytest.TempPathFactory,
-    seeds: Sequence[int],
-    prompts: Sequence[str],
-    suffix: str,
+    s3: S3, tmp_path_factory: pytest.TempPathFactory, seeds: Sequence[int], prompts: Sequence[str], suffix: str
 ):
     as_file = f"import io; b = io.BytesIO(); image.point(lambda v: 255 - v).save(b, '{suffix}'); return b.getvalue()"
     scratch = tmp_path_factory.mktemp("same")
@@ -325,12 +317,8 @@ def test_a_damaged_object_is_never_shown_to_a_judge(bucket: Bucket, tmp_path: Pa
 
 
 def _edited_names(folder: Path) -> list[str]:
-    connection = sqlite3.connect(folder / "stillme.sqlite")
-    hashes = [
-        sha for (sha,) in connection.execute("SELECT DISTINCT image FROM edit WHERE image IS NOT NULL ORDER BY 1")
-    ]
-    connection.close()
-    return [f"{sha[:2]}/{sha}.png" for sha in hashes]
+    hashes = ask(folder, "SELECT DISTINCT image FROM edit WHERE image IS NOT NULL ORDER BY 1")
+    return [f"{sha[:2]}/{sha}.png" for (sha,) in hashes]
 
 
 def _uses(folder: Path, name: str) -> int:

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 
 from stillme.core import prompts
 from stillme.core.types import ImageFile, Portrait, digest
-from stillme.estimates import (
-    Edits,
-    EditState,
-    RatingState,
-    Scores,
-    Settings,
-    intraclass_correlations,
-    paired_effects,
-)
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, intraclass_correlations, paired_effects
 from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData

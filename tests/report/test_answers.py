@@ -152,10 +152,7 @@ def unsure(sentence: str) -> list[tuple[str, str]]:
         ),
         (
             {"states": {"E": EditState.REFUSED}},
-            [
-                ("no", "editor refused every edit of preset E."),
-                ("cannot tell", "editor has no edit of preset E."),
-            ],
+            [("no", "editor refused every edit of preset E."), ("cannot tell", "editor has no edit of preset E.")],
         ),
         ({"states": {"E": EditState.MISSING}}, [NOT_ALL, NOT_ALL]),
         ({"rating": RatingState.ABSTAINED}, unsure("Not rated: every judge abstained.")),

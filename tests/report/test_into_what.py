@@ -16,6 +16,7 @@ from stillme.report.into_what import findings, into_what
 from stillme.report.writing import render
 from tests import readings
 from tests.report.planted import data_of
+from tests.report.test_report import text_of
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +44,6 @@ def ran(folder: Path, **wanted: Any) -> Path:
     return folder
 
 
-def words(html: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).replace("&nbsp;", " ")
-
-
 def test_the_first_screen_says_who_appears_to_become_whom(shown: tuple[str, dict[str, Any]]):
     html, section = shown
     (sentence,) = section["sentences"]
@@ -55,7 +52,7 @@ def test_the_first_screen_says_who_appears_to_become_whom(shown: tuple[str, dict
         r"\(\+.* points, .* to .*\); the other way .* points, .* to .*\.",
         sentence,
     )
-    first = words(html[html.index('<header class="top">') : html.index("<main>")])
+    first = text_of(html[html.index('<header class="top">') : html.index("<main>")])
     assert "portraits appear White to reader" in first
     assert "No judge of pairs confirms it" in first, "a reader alone does not decide"
 
@@ -86,7 +83,7 @@ def test_examples_are_of_different_people_and_are_left_out_with_the_portraits(
 
 def test_the_page_says_whose_words_they_are_and_claims_nothing_about_a_person(shown: tuple[str, dict[str, Any]]):
     html, _ = shown
-    text = words(html[html.index('id="into-what"') :])
+    text = text_of(html[html.index('id="into-what"') :])
     assert "values of “group” in this set of portraits (labels from: made up)" in text
     assert "how a picture appears to a reader, not who a person is" in text
 

@@ -190,8 +190,7 @@ def differences(folder: Path, editors: str = FLUX, extra: str = "", arms: str = 
 
 
 @pytest.mark.parametrize(
-    ("pattern", "seed", "known"),
-    [("{portrait}_{prompt}.png", 0, False), ("{portrait}_{prompt}_{seed}.png", 0, True)],
+    ("pattern", "seed", "known"), [("{portrait}_{prompt}.png", 0, False), ("{portrait}_{prompt}_{seed}.png", 0, True)]
 )
 def test_the_seed_of_finished_files_is_known_only_where_their_names_say_it(
     tmp_path: Path, pattern: str, seed: int, known: bool

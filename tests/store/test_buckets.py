@@ -224,8 +224,7 @@ def test_a_machine_that_can_keep_no_copy_says_so_and_uploads_all_the_same(bucket
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["s3://bucket/audit", "gs://b", "az://container/x", "abfs://c@account.dfs.core.windows.net/x"],
+    "address", ["s3://bucket/audit", "gs://b", "az://container/x", "abfs://c@account.dfs.core.windows.net/x"]
 )
 def test_addresses_of_stores_are_taken(address: str):
     assert picture_store_problem(address) == ""

@@ -263,7 +263,7 @@ async def disturb(researcher: Researcher, people: Sequence[Annotator], times: in
     await researcher.sign_in()
     for turn in range(times):
         while not (names := await researcher.finished_raters()) or not (done := _finished(people)):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)
         if turn % 3 == 0:
             await researcher.exclude(names[0])
         elif turn % 3 == 1:

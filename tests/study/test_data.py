@@ -322,9 +322,7 @@ def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, t
     assert not (tmp_path / "study").exists()
 
 
-def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
-    from_run: tuple[Path, Served],
-) -> None:
+def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(from_run: tuple[Path, Served]) -> None:
     _, served = from_run
     for value in (2, 4):
         take_part_by_link(served, value)

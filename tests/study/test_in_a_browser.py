@@ -21,11 +21,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from stillme.runs.store import Store
 from stillme.study.app import build
 from stillme.study.closing import close_study
+from stillme.study.entry import invite
+from stillme.study.opening import open_study
 from stillme.web.serving import WebServer
+from tests import role_runs
 from tests.pages import has_no_barriers, wait_until
 from tests.study.annotators import READY, page_data, serving
 from tests.study.conftest import Served
-from tests.study.studies import RIGHT, write_study
+from tests.study.studies import RIGHT, change, draw_study, write_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
 
@@ -618,3 +621,57 @@ def test_the_code_is_readable_and_copied_and_every_last_page_passes_axe(
         expect(page.get_by_role("heading", name="Progress")).to_be_visible()
         assert "Your place was released" in rater.page()
         context.close()
+
+
+@pytest.fixture(scope="module")
+def pair_page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A rater at the practice."""
+    folder = tmp_path_factory.mktemp("pairs")
+    run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=3)
+    study = draw_study(run, items=3, per_task=3, gold=1, attention=1, repeats=0).folder
+    change(study, 'contact = ""', 'contact = "ask@study.example"')
+    with open_study(study) as opened:
+        (code,) = invite(opened, 1)
+    with serving(study) as server:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        made = context.new_page()
+        made.set_default_timeout(20_000)
+        made.goto(f"http://127.0.0.1:{server.port}/i/{code}")
+        made.get_by_role("button", name="agree", exact=False).first.click()
+        ready(made)
+        made.get_by_role("button", name="Continue").click()
+        made.get_by_role("button", name="Start the practice").click()
+        made.wait_for_selector("body[data-ready=yes]")
+        yield made
+        context.close()
+
+
+def test_two_people_and_a_scene_are_rated_by_keyboard(pair_page: Page) -> None:
+    page = pair_page
+    expect(page.locator("figcaption")).to_have_text(["Person A", "Person B", "Scene"])
+    expect(page.locator("#prompt")).to_have_text("Who of the two is drawn as the baker?")
+    expect(page.locator("#hint")).to_contain_text("Keys 1–3")
+    page.keyboard.press("5")
+    expect(page.locator("#questions input:checked")).to_have_count(0)
+    page.keyboard.press("2")
+    page.keyboard.press("n")
+    expect(page.locator(".said")).to_contain_text("here we would answer 1 (Person A)")
+    page.keyboard.press("1")
+    page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Practice 2 of 2")
+    answerable(page)
+    page.keyboard.press("2")
+    page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Item 1 of 5")
+    page.wait_for_selector("body[data-ready=yes]")
+    has_no_barriers(page)
+    for item in range(5):
+        expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 5")
+        answerable(page)
+        is_check = "attention check" in (page.locator("#prompt").text_content() or "")
+        page.keyboard.press("3" if is_check else "1")
+        expect(page.locator("#saved")).to_have_text("✓ Saved")
+        if item < 4:
+            page.keyboard.press("n")
+    hand_in(page)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Thank")

@@ -27,16 +27,7 @@ from stillme.web.database import append_only, open_database
 from stillme.web.guard import RequestLimit
 from stillme.web.hosts import is_loopback
 from stillme.web.serving import WebServer
-from stillme.web.sessions import (
-    Cookie,
-    Holder,
-    KeyHolders,
-    csrf_of,
-    holder_of,
-    new_token,
-    require_csrf,
-    token_hash,
-)
+from stillme.web.sessions import Cookie, Holder, KeyHolders, csrf_of, holder_of, new_token, require_csrf, token_hash
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="A test", package="stillme.web")

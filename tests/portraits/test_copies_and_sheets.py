@@ -3,12 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from stillme import portraits as room
 from stillme.api.pipeline import run_stages
+from stillme.core.errors import StillmeError
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits import synthetic
 from stillme.portraits.copying import shrink_into
+from stillme.portraits.sheet import rows_of, write_sheet
 from tests.records import small_audit
 
 
@@ -47,3 +51,30 @@ def test_a_run_on_copies_of_rendered_people_says_that_they_are_rendered(tmp_path
     summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"))
     assert summary.report
     assert "The portraits are rendered." in summary.report.read_text("utf-8")
+
+
+def test_matched_portraits_share_a_row():
+    for row in rows_of(synthetic.portraits()):
+        assert len({portrait.block for portrait in row}) == 1
+        assert [portrait.attributes["preset"] for portrait in row] == list("ABCDEFG")
+
+
+def test_a_sheet_shows_every_portrait(tmp_path: Path, portraits: Path):
+    with Image.open(write_sheet(synthetic.portraits(), tmp_path / "sheet.png")) as sheet:
+        assert sheet.width > 7 * 160
+    page = write_sheet(room.load(portraits), tmp_path / "sheet.html").read_text()
+    assert page.count("<figure>") == 6
+    assert "made up" in page
+
+
+def test_a_name_is_text_and_never_markup(tmp_path: Path, portraits: Path):
+    table = portraits / "portraits.csv"
+    table.write_text('file,id,group\np0.png,<script>alert(1)</script>,"<b>"\n')
+    page = write_sheet(room.load(portraits), tmp_path / "sheet.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_other_formats_are_refused(tmp_path: Path):
+    with pytest.raises(StillmeError, match=r"cannot be '\.pdf'"):
+        write_sheet(synthetic.portraits(), tmp_path / "sheet.pdf")
