@@ -37,14 +37,6 @@ def test_a_run_where_only_the_aging_prompt_ages_has_no_drift():
     assert score.value.mean() == pytest.approx(3.10)
 
 
-def test_every_other_axis_still_counts_every_prompt():
-    edits, score = only_the_aging_prompt_ages()
-    race = replace(score, axis="race_change", value=np.clip(score.value - 2, 1, 5))
-    everyone = next(row for row in estimate(edits, [race], SETTINGS) if row.quantity == "race_change")
-    assert everyone.edits == 84 * 20
-    assert everyone.outcome.value == pytest.approx(1.10)
-
-
 def test_accuracy_is_asked_and_counted_where_years_are_requested_and_nowhere_else():
     edits, score = only_the_aging_prompt_ages()
     aged = ~edits.counting("age_change")

@@ -73,11 +73,11 @@ def test_the_same_picture_is_kept_once(pictures: Path) -> None:
     assert [thumbnails.index(sha256) for sha256 in "abc"] == [0, 1, None]
 
 
-def test_a_redacted_page_names_no_file(paper: ReportData, pictures: Path) -> None:
-    open_, _ = unpacked(render(replace(paper, folder=pictures)))
+def test_a_redacted_page_names_no_file(data: ReportData, pictures: Path) -> None:
+    open_, _ = unpacked(render(replace(data, folder=pictures)))
     assert open_["files"]
     for redact in ("blur", "omit"):
-        closed, columns = unpacked(render(replace(paper, folder=pictures, redact=redact)))
+        closed, columns = unpacked(render(replace(data, folder=pictures, redact=redact)))
         assert closed["files"] == []
         assert not columns["file"].any()
 
@@ -150,7 +150,7 @@ def test_made_up_data_are_marked_on_every_figure(paper: ReportData) -> None:
     assert all("synthetic portraits" in caption for caption in captions)
 
 
-def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) -> None:
+def test_calibrations_are_drawn_with_their_limits_and_curves(data: ReportData) -> None:
     share = ShareOfPortraits(value=0.9, low=0.7, high=1.0, portraits=24)
     result = AxisResult(
         false_alarm=share,
@@ -172,13 +172,13 @@ def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) 
         verdicts={"skin_tone": CalibrationVerdict.PASSED},
         by_tone={},
     )
-    page = render(replace(paper, calibrated=(judge,)))
+    page = render(replace(data, calibrated=(judge,)))
     assert page.count('class="limit"') == 4
     assert page.count('class="dose dose-') == 2
     assert "within its limits" in page
     assert "the curve is the share noticed" in page
     flat = replace(judge, axes={"skin_tone": {"everyone": replace(result, curve=())}})
-    assert "the curve is the share noticed" not in render(replace(paper, calibrated=(flat,)))
+    assert "the curve is the share noticed" not in render(replace(data, calibrated=(flat,)))
 
 
 def test_roles_are_drawn_against_one_half_and_a_difference_has_no_point(paper: ReportData) -> None:
