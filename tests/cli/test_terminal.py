@@ -1,4 +1,4 @@
-"""What others wrote never steers the terminal."""
+"""What others wrote never steers the terminal; progress is a bar there and plain lines elsewhere."""
 
 from __future__ import annotations
 

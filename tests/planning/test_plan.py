@@ -194,11 +194,11 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]
-    ran = [line.split()[1:] for line in lines if line.startswith(("stillme new", "stillme plan"))]
-    assert len(ran) == 5
+    typed = [line.split()[1:] for line in lines if line.startswith(("stillme new", "stillme plan"))]
+    assert len(typed) == 5
     monkeypatch.chdir(tmp_path)
-    for arguments in ran:
-        assert invoke(*arguments).exit_code == 0, arguments
+    for arguments in typed:
+        ran(*arguments)
 
 
 def test_people_read_what_programs_read(diagnosis: Path):

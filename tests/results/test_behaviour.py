@@ -15,16 +15,12 @@ from stillme.findings.tables.analyses import analyse
 from stillme.runs import RecordedRun, behaviour
 from stillme.runs.status import is_snapshot, model_names, status_of
 from tests import runs
+from tests.estimates.test_behaviour import interval
 from tests.results.judged import fill, judge, rated, write_audit
 
 
-def value(behaviours: list[behaviour.Behaviour], measure: str, group: str = "", judge: str = "") -> float:
-    (behaviour,) = [
-        part
-        for part in behaviours
-        if (part.measure, part.group) == (measure, group) and (not judge or part.judge == judge)
-    ]
-    return behaviour.outcome.value
+def value(behaviours: list[behaviour.Behaviour], *asked: str) -> float:
+    return interval(behaviours, *asked).value
 
 
 def combined_scores(run: RecordedRun) -> tuple[str, set[float]]:

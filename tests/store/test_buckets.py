@@ -207,9 +207,6 @@ def test_the_place_can_be_sent_to_another_process_and_has_no_credentials(picture
     assert isinstance(pictures_at(pickle.loads(sent)), PicturesInBuckets)
 
 
-# -- copies on this machine -----------------------------------------------------------------------------------------
-
-
 def test_a_machine_that_can_keep_no_copy_says_so_and_uploads_all_the_same(bucket: Bucket, tmp_path: Path):
     (tmp_path / "cache").write_text("not a folder")
     made = opened(bucket, tmp_path)

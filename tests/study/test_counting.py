@@ -1,4 +1,4 @@
-"""Every item ends with exactly k ratings that count, whoever is excluded, rejected or returns, and whenever."""
+"""Every item ends with exactly k ratings that count, whoever is excluded or returns, and no answer is ever lost."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from stillme.study.closing import close_study
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
-from tests.command_lines import invoke
+from tests.command_lines import invoke, ran
 from tests.records import add_judge, rows_in
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT, draw_study, practised
@@ -145,8 +145,7 @@ def test_low_pay_raises_an_alarm(served: Served) -> None:
     assert not overview_of(served.study).progress.alarm
     served.change("UPDATE slot SET ended = begun + 7200 WHERE state = 'done'")
     assert "below the floor" in overview_of(served.study).progress.alarm
-    shown = invoke("study", "status", served.study.folder)
-    assert shown.exit_code == 1
+    shown = ran("study", "status", served.study.folder, code=1)
     assert "ALARM" in shown.output
 
 
@@ -353,8 +352,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     take_part_by_link(served, 3)
 
     def ask(*words: str) -> object:
-        shown = invoke("study", *words, "--json")
-        assert shown.exit_code == 0, shown.output + str(shown.exception)
+        shown = ran("study", *words, "--json")
         return json.loads(shown.stdout)
 
     made = ask("new", str(run), "--items", "4", "--per-task", "2", "--size", "64", "--out", str(tmp_path / "s2"))

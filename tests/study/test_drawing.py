@@ -1,4 +1,4 @@
-"""Items are drawn evenly, tasks are mixed, pictures are blinded, and study.toml says what is wrong with it."""
+"""Items are drawn evenly, tasks are mixed, pictures are blinded; study.toml and its page say what is wrong."""
 
 from __future__ import annotations
 

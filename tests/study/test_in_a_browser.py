@@ -76,11 +76,11 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture
-def rating(open_page: Callable[..., Page]) -> Page:
+def page(open_page: Callable[..., Page]) -> Page:
     """The rating page of a new participant."""
-    page = open_page()
-    to_rating(page)
-    return page
+    opened = open_page()
+    to_rating(opened)
+    return opened
 
 
 def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
@@ -206,8 +206,7 @@ def press_on(page: Page, name: str) -> None:
     raise AssertionError(f"{name!r} cannot be reached with Tab")
 
 
-def test_a_reload_after_each_click_loses_nothing(rating: Page, folder: Path) -> None:
-    page = rating
+def test_a_reload_after_each_click_loses_nothing(page: Page, folder: Path) -> None:
     expected: dict[str, str] = {}
     for question in range(QUESTIONS):
         for side in (0, 1):
@@ -229,8 +228,7 @@ def test_a_reload_after_each_click_loses_nothing(rating: Page, folder: Path) -> 
     assert chosen(page) == expected
 
 
-def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(rating: Page) -> None:
-    page = rating
+def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(page: Page) -> None:
     context = page.context
     # A server that cannot be reached: Chromium's own offline mode would also keep a new tab from opening.
     context.route("**/api/answers", lambda route: route.abort())
@@ -248,8 +246,7 @@ def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(rating: P
     assert '"answers": [[' in data
 
 
-def test_two_tabs_show_the_same_answers(rating: Page) -> None:
-    page = rating
+def test_two_tabs_show_the_same_answers(page: Page) -> None:
     other = page.context.new_page()
     other.goto("/study")
     other.wait_for_selector("body[data-ready]")
@@ -264,8 +261,7 @@ def test_two_tabs_show_the_same_answers(rating: Page) -> None:
     assert chosen(page) == {"q0-0": "2"}
 
 
-def test_undo_jump_zoom_and_unfinished_items(rating: Page) -> None:
-    page = rating
+def test_undo_jump_zoom_and_unfinished_items(page: Page) -> None:
     page.keyboard.type("34")
     page.keyboard.press("u")
     assert chosen(page) == {"q0-0": "3"}
@@ -374,8 +370,7 @@ def test_a_laptop_at_200_percent_passes_and_sees_the_pictures_at_every_question(
     context.close()
 
 
-def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(rating: Page, folder: Path) -> None:
-    page = rating
+def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(page: Page, folder: Path) -> None:
     for item in range(3):
         for question, side in itertools.product(range(QUESTIONS), range(2)):
             page.locator(f"#choice-{question}-{side}-3").check()
@@ -483,8 +478,7 @@ def test_an_item_whose_pictures_are_missing_cannot_be_answered(open_page: Callab
     assert all(row[2] > 100 for row in rows)
 
 
-def test_next_never_hands_in_and_a_comment_is_kept(rating: Page, folder: Path) -> None:
-    page = rating
+def test_next_never_hands_in_and_a_comment_is_kept(page: Page, folder: Path) -> None:
     page.get_by_text("Comment on this item").click()
     page.get_by_label("Anything odd about these pictures?").fill("The hat is cut off.")
     for item in range(3):
@@ -510,8 +504,7 @@ def test_next_never_hands_in_and_a_comment_is_kept(rating: Page, folder: Path) -
     assert set(stored(folder, "SELECT text FROM comment")) >= {("The hat is cut off.",), ("Nice pictures.",)}
 
 
-def test_withdrawing_is_one_link_and_one_button_away(rating: Page, folder: Path) -> None:
-    page = rating
+def test_withdrawing_is_one_link_and_one_button_away(page: Page, folder: Path) -> None:
     page.keyboard.type("12")
     saved(page)
     page.get_by_role("link", name="Withdraw").click()

@@ -1,4 +1,4 @@
-"""A participant's way through the study, and what it leaves behind."""
+"""A participant's way through the study, what it leaves behind, and how somebody who left comes back."""
 
 from __future__ import annotations
 
@@ -167,9 +167,6 @@ def test_only_failing_every_attention_check_changes_the_code_and_only_if_asked(
         browser.hand_in([{**a, "value": 5} if a["item"] in checks[:wrong] else a for a in browser.answers()])
         code = browser.ask("GET", "/finish").headers["location"].partition("cc=")[2]
         assert code == ("ATTN1" if asked and wrong == 2 else "DONE1")
-
-
-# -- withdrawing ------------------------------------------------------------------------------------------------------
 
 
 def test_withdrawing_deletes_everything_and_frees_the_place(served: Served) -> None:

@@ -152,9 +152,6 @@ def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, mon
     assert "have been deleted" in withdraw(browser)
 
 
-# -- double clicks ----------------------------------------------------------------------------------------------------
-
-
 def test_a_second_click_gives_no_error_page(served: Served) -> None:
     browser = served.browser().enter()
     csrf = browser.csrf()

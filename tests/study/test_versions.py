@@ -82,9 +82,6 @@ def test_status_and_export_work_whatever_study_toml_says(folder: Path, tmp_path:
         assert (study.version, overview_of(study).progress.counting) == (1, 1), "looking makes no version"
 
 
-# -- preview ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change(folder, 'contact = "ask@study.example"', 'contact = ""')
     before = sorted(path.name for path in folder.iterdir())
