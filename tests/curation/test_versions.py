@@ -69,6 +69,8 @@ def test_what_curators_chose_becomes_a_set_that_an_audit_reads(
     assert checked.problems == ()
     # The sums can be checked without us.
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=home / "v1", check=True)
+    sums = (home / "v1" / "SHA256SUMS").read_text().splitlines()
+    assert len(sums) == sum(path.is_file() for path in (home / "v1").rglob("*")) - 1
     curation = json.loads((home / "v1" / "manifest.json").read_text())["curation"]
     assert (curation["curators"], curation["outcomes"]) == ({"Ada": 4, "Bo": 4}, {"agreed": 4})
     assert sum(curation["pools"].values()) == 4

@@ -11,6 +11,7 @@ from stillme.report import render
 from stillme.report.data import ReportData
 from stillme.report.judges import behaviour_section
 from tests import runs
+from tests.records import small_audit
 from tests.report.planted import data_of
 from tests.report.test_report import Tree, text_of
 from tests.results.judged import fill, judge, rated, write_audit
@@ -71,11 +72,9 @@ def test_one_model_that_gave_every_answer_is_named(tmp_path: Path):
 
 
 def test_without_a_model_there_is_no_section(tmp_path: Path):
-    folder = tmp_path / "run"
-    people = runs.people(tmp_path / "people")
-    folder.mkdir()
-    audit = f"[portraits]\nsource = '{people}'\n[prompts]\nonly = ['O-01']\n[[editors]]\nuse = 'noop'\n"
-    (folder / "audit.toml").write_text(f"{audit}[[judges]]\nuse = 'instruments'\n[estimates]\nfactors = ['group']\n")
+    sections = {"judges": [{"use": "instruments"}], "estimates": {"factors": ["group"]}}
+    source = {"source": str(runs.people(tmp_path / "people"))}
+    folder = small_audit(tmp_path / "run", portraits=source, prompts=["O-01"], **sections)
     runs.fill(folder, lambda *_: {})
     data = data_of(folder)
     assert data.behaviour is None

@@ -110,12 +110,6 @@ def test_a_rule_without_a_primary_judge_names_none(tmp_path: Path):
     assert "primary" not in resolved
 
 
-def test_blind_and_told_judges_are_not_combined_unasked(tmp_path: Path):
-    folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"))
-    with pytest.raises(InvalidAudit, match=r"told the labels \(told\) with blind ones \(blind\).*mixed_disclosure"):
-        audits.load(folder, ready=False)
-
-
 def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path):
     mixed = {"mixed_disclosure": True}
     folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"), ensemble=mixed)
@@ -126,9 +120,16 @@ def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path
     assert combination.mixed
 
 
-@pytest.mark.parametrize(("names", "problem"), [(["one"], "names one judge"), (["one", "one"], "names 'one' twice")])
-def test_the_ensembles_judges_are_several_different_ones_or_none(tmp_path: Path, names: list[str], problem: str):
-    folder = write_audit(tmp_path, judge("one"), judge("two", model="else"), ensemble={"judges": names})
+@pytest.mark.parametrize(
+    ("second", "ensemble", "problem"),
+    [
+        ({"model": "else"}, {"judges": ["one"]}, "names one judge"),
+        ({"model": "else"}, {"judges": ["one", "one"]}, "names 'one' twice"),
+        ({"disclosure": "paper"}, {}, r"told the labels \(two\) with blind ones \(one\).*mixed_disclosure"),
+    ],
+)
+def test_the_ensembles_judges_are_several_different_ones_that_know_as_much(tmp_path: Path, second, ensemble, problem):
+    folder = write_audit(tmp_path, judge("one"), judge("two", **second), ensemble=ensemble)
     with pytest.raises(InvalidAudit, match=problem):
         audits.load(folder, ready=False)
 
