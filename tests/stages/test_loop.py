@@ -493,11 +493,11 @@ def test_a_polite_server_fails_nobody_at_the_defaults():
         return say(tasks)
 
     ledger = Ledger()
-    ended, tally = go(ledger, 60, polite, limits=Limits(concurrency=16, attempts=2))
+    ended, tally = go(ledger, 40, polite, limits=Limits(concurrency=16, attempts=2))
     assert ended is Ended.COMPLETE
-    assert len(ledger.rows) == 60
+    assert len(ledger.rows) == 40
     assert not ledger.failures
-    assert tally.throttled == turned_away < 120
+    assert tally.throttled == turned_away < 80
 
 
 def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():

@@ -23,6 +23,7 @@ from stillme.study import items
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
+from stillme.study.drawing import NewStudy
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
@@ -240,13 +241,20 @@ def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: P
 # -- into the run -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def drawn_once(two_editors: Path, tmp_path_factory: pytest.TempPathFactory) -> NewStudy:
+    run = shutil.copytree(two_editors, tmp_path_factory.mktemp("drawn") / "run")
+    return draw_study(run, items=6, per_task=6, gold=0, attention=1, repeats=1)
+
+
 @pytest.fixture
-def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
-    run = tmp_path / "run"
-    shutil.copytree(two_editors, run)
-    made = draw_study(run, items=6, per_task=6, gold=0, attention=1, repeats=1)
-    with open_study(made.folder) as study:
-        yield run, Served(study, build(study), made.password)
+def from_run(drawn_once: NewStudy, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
+    """A run and a study that was drawn from it, of this test's own."""
+    run = shutil.copytree(drawn_once.folder.parent, tmp_path / "run")
+    items = run / "study" / "items.json"
+    items.write_text(items.read_text().replace(str(drawn_once.folder.parent), str(run)))
+    with open_study(run / "study") as study:
+        yield run, Served(study, build(study), drawn_once.password)
 
 
 def take_part_by_link(served: Served, value: int) -> None:
