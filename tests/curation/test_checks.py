@@ -94,13 +94,6 @@ def test_without_a_face_only_visibility_is_judged():
     assert {hint.criterion.key: hint.state for hint in without_face} == {**unknown, "features": "doubt"}
 
 
-def test_the_papers_six_criteria_have_the_papers_words():
-    words = {criterion.title: criterion.text for criterion in load_criteria().criteria}
-    assert words["Proper lighting"] == "Even illumination, no harsh shadows"
-    assert len(words) == 6
-    assert len(load_criteria().rejections) == 10
-
-
 def test_numbers_are_said_in_units_people_read():
     (hint,) = [hint for hint in hints({"roll": -12.4}) if hint.criterion.key == "upright"]
     assert isinstance(hint, Hint)

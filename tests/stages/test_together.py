@@ -146,7 +146,7 @@ def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: py
     first = run_stages(folder, ("edit",))
     assert first.totals.to_retry == 12
     retried = run_stages(folder, ("edit",), RunOptions(only_failed=True))
-    assert (retried.tallies[0].done, retried.totals.edits) == (12, {"edited": 12})
+    assert retried.tallies[0].done == 12
     untouched = write_audit('use = "noop"')
     assert run_stages(untouched, ("edit",), RunOptions(only_failed=True, allow_changes=True)).tallies[0].done == 0
 

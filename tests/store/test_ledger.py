@@ -41,6 +41,14 @@ def test_what_is_appended_is_found_again(outcomes: list[EditOutcome]):
                 assert kept.truth == (outcome.truth if outcome.truth is not None else None)
 
 
+def test_a_final_row_replaces_earlier_failures(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        for outcome in (Failed(error="503", retryable=True), Failed(error="503", retryable=True), Edited(image=b"")):
+            store.add([edit_row(request(), outcome)])
+        assert store.edits([request().key])[request().key].outcome == "edited"
+        assert store.totals().edits == {"edited": 1}
+
+
 def test_work_done_twice_is_kept_once_and_what_differs_is_reported(tmp_path: Path):
     with Store.writing(tmp_path) as store:
         first, other = store.pictures.add(b"one"), store.pictures.add(b"another")
