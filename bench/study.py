@@ -34,7 +34,7 @@ from tests.study.annotators import (
     serving,
 )
 from tests.study.studies import write_study
-from tests.study.test_load import stored_answers
+from tests.study.test_counting import stored_answers
 
 TASKS, PER_TASK, RATERS, PEOPLE = 66, 2, 3, 200
 PLACES = TASKS * RATERS

@@ -139,6 +139,13 @@ def stillme(
     return subprocess.CompletedProcess(["stillme", *map(str, words)], run.wait(), stdout, stderr)
 
 
+def ran(*words: object, code: int = 0, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A command that must end with this code."""
+    done = stillme(*words, **how)
+    assert done.returncode == code, (words, done.stdout, done.stderr)
+    return done
+
+
 def installed(*folders: Path) -> dict[str, str]:
     """The environment of a user who has installed stillme, and what is in `folders`: without the tests' plugins."""
     return os.environ | {

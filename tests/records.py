@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import tomli_w
 
 from stillme.audit.design import JudgeRecord
 from stillme.core.protocols import Editor
@@ -116,3 +119,31 @@ def edits_of(
     }
     people, asked = tuple(portraits), tuple(prompts)
     return Edits(portraits=people, prompts=asked, portrait=portrait, prompt=prompt, **usual | columns)
+
+
+def rows_in(file: Path) -> list[dict[str, str]]:
+    """The rows of a CSV."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def small_audit(folder: Path, *, prompts: Sequence[str] = (), limit: int = 0, **sections: Any) -> Path:
+    """An audit of rendered people, a no-op editor and a scripted judge, but for these sections."""
+    folder.mkdir(parents=True, exist_ok=True)
+    audit = {
+        "portraits": {"source": "synthetic"} | ({"limit": limit} if limit else {}),
+        "prompts": {"only": list(prompts)},
+        "editors": [{"use": "noop"}],
+        "judges": [{"use": "scripted"}],
+        **sections,
+    }
+    (folder / "audit.toml").write_text(tomli_w.dumps(audit))
+    return folder
+
+
+def add_judge(folder: Path, **judge: Any) -> None:
+    """One more judge in the audit of a folder."""
+    file = folder / "audit.toml"
+    audit = tomllib.loads(file.read_text())
+    audit["judges"].append(judge)
+    file.write_text(tomli_w.dumps(audit))

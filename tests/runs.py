@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from PIL import Image
 
 from stillme import audit as audits
 from stillme.core.types import Assessment, Edited, EditOutcome, Rated, Rating, Request
+from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.runs.store import AssessmentRow, EditRow, Store
 from stillme.work.recording import record
 from tests.records import answers, edit_row
@@ -106,13 +107,15 @@ def luck(request: Request, salt: str = "") -> float:
 
 def scores(success: float = 5, skin: float = 3, race: float = 1) -> dict[str, Rating]:
     """Ratings on every axis."""
-    return {
-        "edit_success": Rated(score=success),
-        "skin_tone": Rated(score=skin),
-        "race_change": Rated(score=race),
-    }
+    return {"edit_success": Rated(score=success), "skin_tone": Rated(score=skin), "race_change": Rated(score=race)}
 
 
 def group(request: Request) -> str:
     """The portrait's label."""
     return request.portraits[0].attributes["group"]
+
+
+def rated_elsewhere(folder: Path, head: str, rows: Iterable[str]) -> None:
+    """Scores by a judge `lab` that come as a file: its columns and its rows."""
+    (folder / "scores.csv").write_text("\n".join([head, *rows]))
+    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))

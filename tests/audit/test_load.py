@@ -20,6 +20,14 @@ def problems(folder: Path, **options: bool) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
+def changed(folder: Path, old: str, new: str) -> Path:
+    """The folder with something else in its audit.toml, or before all that is there."""
+    file = folder / "audit.toml"
+    text = file.read_text()
+    file.write_text(text.replace(old, new) if old else new + text)
+    return folder
+
+
 def test_a_sound_audit_loads(write_audit: Write):
     loaded = audit.load(write_audit())
     assert [portrait.id for portrait in loaded.portraits] == [f"p{index}" for index in range(6)]
@@ -75,10 +83,7 @@ def test_a_plugins_own_parameters_are_checked_at_their_place(write_audit: Write)
         ('use = "planted"\nparameters = { everyone = { erasure = 2 } }', "should be less than or equal to 1, not 2"),
         ('use = "planted"\nparameters = { recolour = "hair" }', "'hair' is not allowed; write 'clothes'"),
         ('use = "noop"\n[[editors]]\nuse = "noop"', "a second one is called 'noop'"),
-        (
-            'use = "noop"\n[[editors]]\nuse = "noop"\nname = "b"',
-            "'b' is the same editor as 'noop'",
-        ),
+        ('use = "noop"\n[[editors]]\nuse = "noop"\nname = "b"', "'b' is the same editor as 'noop'"),
         ('use = "noop"\nseeds = [1, 1]', "names a seed twice"),
         ('name = "nameless"', "'use' is missing; add it"),
     ],
@@ -102,19 +107,14 @@ def test_other_mistakes_are_explained(write_audit: Write, extra: str, sentence: 
 
 
 def test_portraits_that_do_not_exist_are_explained(write_audit: Write):
-    folder = write_audit()
-    file = folder / "audit.toml"
-    file.write_text(file.read_text().replace("portraits]\nsource = ", "portraits]\nsource = './nowhere' # "))
+    folder = changed(write_audit(), "portraits]\nsource = ", "portraits]\nsource = './nowhere' # ")
     assert any("is not a folder" in problem for problem in problems(folder))
-    file.write_text(file.read_text().replace("./nowhere", "syntetic"))
+    changed(folder, "./nowhere", "syntetic")
     assert any("neither a folder nor one of the sets" in problem for problem in problems(folder))
 
 
 def test_an_arm_that_does_not_exist_is_refused(write_audit: Write):
-    folder = write_audit()
-    file = folder / "audit.toml"
-    file.write_text('arms = ["features"]\n' + file.read_text())
-    (problem,) = problems(folder)
+    (problem,) = problems(changed(write_audit(), "", 'arms = ["features"]\n'))
     assert "arms" in problem
     assert "feature" in problem
 
@@ -135,8 +135,7 @@ def test_a_missing_quote_and_a_file_of_another_kind_are_named(tmp_path: Path):
 
 @pytest.mark.parametrize(("written", "hint"), [("rage", ""), ("gruop", " Did you mean 'group'?")])
 def test_an_unrelated_factor_is_not_proposed(write_audit: Write, written: str, hint: str):
-    file = write_audit() / "audit.toml"
-    file.write_text(file.read_text().replace('["group"]', f'["{written}"]'))
+    file = changed(write_audit(), '["group"]', f'["{written}"]') / "audit.toml"
     assert f"no portrait has the attribute {written!r}.{hint} Known: " in problems(file)[0]
 
 
@@ -151,10 +150,7 @@ def test_looking_at_a_run_needs_no_keys(write_audit: Write):
 
 
 def test_the_noop_arm_asks_once_per_portrait(write_audit: Write):
-    folder = write_audit()
-    file = folder / "audit.toml"
-    file.write_text('arms = ["baseline", "noop"]\n' + file.read_text())
-    loaded = audit.load(folder)
+    loaded = audit.load(changed(write_audit(), "", 'arms = ["baseline", "noop"]\n'))
     requests = list(loaded.requests(loaded.editors[0]))
     assert len(requests) == 6 * (2 + 1)
     assert {request.instruction for request in requests if request.arm == "noop"} == {
@@ -169,9 +165,7 @@ def test_the_hash_names_what_changes_rows_and_nothing_else(write_audit: Write):
 
 
 def test_choosing_portraits_by_attribute_and_number(write_audit: Write):
-    folder = write_audit()
-    file = folder / "audit.toml"
-    file.write_text(file.read_text().replace("[prompts]", 'only = { group = "b" }\nlimit = 2\n[prompts]'))
+    folder = changed(write_audit(), "[prompts]", 'only = { group = "b" }\nlimit = 2\n[prompts]')
     assert [portrait.id for portrait in audit.load(folder).portraits] == ["p1", "p3"]
 
 

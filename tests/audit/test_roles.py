@@ -108,7 +108,6 @@ def test_planted_adherence_is_in_the_rows_with_both_people(tmp_path: Path):
     (drawn,) = (truth.value for truth in found.truths if truth.axis == "role_target")
     edits = found.edits
     assert edits.second is not None
-    assert edits.matching is not None
     follows = [edits.prompts[code].pronoun == "pro" for code in edits.prompt]
     # Planted with certainty where the pronoun follows the stereotype.
     assert all(drawn[row] == edits.matching[row] for row, pro in enumerate(follows) if pro)

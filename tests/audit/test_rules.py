@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,37 +52,23 @@ def test_any_text_is_a_rule_or_one_sentence(text: str):
     assert parse_rule(str(parsed)) == parsed if parsed else repr(text) in said
 
 
+OF_FLUX: dict[str, Any] = {"editor": "flux.2", "judge": "ensemble (mean)"}
+FEATURE: dict[str, Any] = {"arm": "feature", "sign": ">="}
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (
-            "race_change_rate.disparity<=0.05",
-            Rule(quantity="race_change_rate", statistic="disparity", limit=0.05),
-        ),
+        ("race_change_rate.disparity<=0.05", Rule(quantity="race_change_rate", statistic="disparity", limit=0.05)),
         ("success.rate >= 90 %", Rule(quantity="success", sign=">=", limit=0.9)),
         ("success@race <= .5", Rule(quantity="success", statistic="group", factor="race", limit=0.5)),
         (
             'skin_lightened#"Southeast Asian" editor=flux.2 judge="ensemble (mean)" <= 7%',
-            Rule(
-                quantity="skin_lightened",
-                statistic="group",
-                group="Southeast Asian",
-                editor="flux.2",
-                judge="ensemble (mean)",
-                limit=0.07,
-            ),
+            Rule(quantity="skin_lightened", statistic="group", group="Southeast Asian", limit=0.07, **OF_FLUX),
         ),
         (
             "skin_delta_l.contrast@race#20-29 arm=feature>=-2e0",
-            Rule(
-                quantity="skin_delta_l",
-                statistic="contrast",
-                factor="race",
-                group="20-29",
-                arm="feature",
-                sign=">=",
-                limit=-2.0,
-            ),
+            Rule(quantity="skin_delta_l", statistic="contrast", factor="race", group="20-29", limit=-2.0, **FEATURE),
         ),
     ],
 )

@@ -9,17 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests import processes
-from tests.command_lines import invoke
-
-
-def write(folder: Path, *options: str):
-    return invoke("new", folder, *options)
+from tests.command_lines import invoke, ran
 
 
 def test_the_package_installs_and_passes_its_own_test(tmp_path: Path):
     package, installed = tmp_path / "package", tmp_path / "installed"
-    shown = write(package, "--plugin", "my-grey")
-    assert shown.exit_code == 0, shown.output
+    shown = ran("new", package, "--plugin", "my-grey")
     assert "Next: pip install -e" in shown.stderr
     quiet = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run(
@@ -46,21 +41,20 @@ def test_the_package_installs_and_passes_its_own_test(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["My Editor", "x/y", "../x", "1st", "my_editor", ""])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str):
-    shown = write(tmp_path / "package", "--plugin", name)
+    shown = invoke("new", tmp_path / "package", "--plugin", name)
     assert shown.exit_code != 0
     assert not (tmp_path / "package").exists()
 
 
 def test_nothing_is_overwritten_unless_told_so(tmp_path: Path):
     (tmp_path / "README.md").write_text("mine")
-    refused = write(tmp_path, "--plugin", "my-grey")
+    refused = invoke("new", tmp_path, "--plugin", "my-grey")
     assert refused.exit_code != 0
     assert (tmp_path / "README.md").read_text() == "mine"
     assert not (tmp_path / "pyproject.toml").exists()
-    assert write(tmp_path, "--plugin", "my-grey", "--force").exit_code == 0
+    ran("new", tmp_path, "--plugin", "my-grey", "--force")
 
 
 def test_a_package_is_no_experiment(tmp_path: Path):
-    shown = write(tmp_path, "--plugin", "my-grey", "--experiment", "roles")
-    assert shown.exit_code == 2
+    shown = ran("new", tmp_path, "--plugin", "my-grey", "--experiment", "roles", code=2)
     assert "leave the other options out" in shown.output

@@ -3,15 +3,28 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from stillme.curation.pools import Pools, load_pools
-from tests.curation.renders import draw_renders
+from stillme.curation.measuring import check_missing
+from stillme.curation.pools import Pools, SampleOptions, load_pools, sample
+from stillme.curation.sources import open_source
 from tests.pictures import encoded
+
+RENDERS = Path(str(files("stillme.portraits").joinpath("data")))
+
+
+def draw_renders(folder: Path, *, pools: int = 3, only: tuple[str, ...] = ("A", "B")) -> Pools:
+    """Candidates over preset × gender presentation; the six ages are what pools are drawn from."""
+    wanted = SampleOptions(by=("preset", "gender_presentation"), only={"preset": only}, pools=pools)
+    drawn = sample(open_source(str(RENDERS)), folder, wanted)
+    check_missing(drawn)
+    return drawn
 
 
 @pytest.fixture(scope="session")
@@ -55,15 +68,12 @@ def fairface(tmp_path: Path) -> Callable[..., Path]:
         for split in ("train", "val"):
             (folder / split).mkdir(parents=True)
             rows: list[dict[str, str]] = []
-            for race in FAIRFACE_RACES:
-                for gender in ("Male", "Female"):
-                    for age in FAIRFACE_AGES:
-                        shade += 1
-                        file = f"{split}/{len(rows) + 1}.jpg"
-                        (folder / file).write_bytes(picture(shade, kind="JPEG", quality=95))
-                        rows.append(
-                            {"file": file, "age": age, "gender": gender, "race": race, "service_test": "True"} | changes
-                        )
+            for race, gender, age in product(FAIRFACE_RACES, ("Male", "Female"), FAIRFACE_AGES):
+                shade += 1
+                file = f"{split}/{len(rows) + 1}.jpg"
+                (folder / file).write_bytes(picture(shade, kind="JPEG", quality=95))
+                labels = {"age": age, "gender": gender, "race": race, "service_test": "True"}
+                rows.append({"file": file, **labels, **changes})
             write_table(folder / f"fairface_label_{split}.csv", rows)
         return folder
 

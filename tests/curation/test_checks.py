@@ -1,5 +1,8 @@
+"""What instruments doubt about a candidate, and the page that says so."""
+
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ from stillme.core.colour import to_linear, to_srgb
 from stillme.core.errors import StillmeError
 from stillme.core.images import read_rgb
 from stillme.curation.measuring import (
+    CriterionMeasure,
     Hint,
     MeasuredPicture,
     check_missing,
@@ -21,8 +25,9 @@ from stillme.curation.measuring import (
     read_checks,
 )
 from stillme.curation.pools import Pools
+from stillme.curation.versions import METHODS
 from stillme.instruments.faces.raster import Picture
-from tests.curation.renders import RENDERS
+from tests.curation.conftest import RENDERS
 
 
 def render(name: str) -> Picture:
@@ -85,21 +90,8 @@ def test_a_face_cut_off_or_hidden_is_doubted():
 
 def test_without_a_face_only_visibility_is_judged():
     without_face = hints(measure(np.full((200, 200, 3), 120, dtype=np.uint8)).values)
-    assert {hint.criterion.key: hint.state for hint in without_face} == {
-        "frontal": "unknown",
-        "focus": "unknown",
-        "lighting": "unknown",
-        "features": "doubt",
-        "expression": "unknown",
-        "upright": "unknown",
-    }
-
-
-def test_the_papers_six_criteria_have_the_papers_words():
-    words = {criterion.title: criterion.text for criterion in load_criteria().criteria}
-    assert words["Proper lighting"] == "Even illumination, no harsh shadows"
-    assert len(words) == 6
-    assert len(load_criteria().rejections) == 10
+    unknown = dict.fromkeys(("frontal", "focus", "lighting", "expression", "upright"), "unknown")
+    assert {hint.criterion.key: hint.state for hint in without_face} == {**unknown, "features": "doubt"}
 
 
 def test_numbers_are_said_in_units_people_read():
@@ -160,3 +152,27 @@ def test_pictures_without_a_face_are_never_one_person():
     nobody = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=0)
     other = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
     assert find_similar({"a": nobody, "b": other}) == ()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "curation.md").read_text()
+
+
+def limits(measure: CriterionMeasure) -> str:
+    least, most = (f"{value:g}".replace("-", "−") for value in (measure.least, measure.most))
+    words = f"{least} to {most}" if math.isfinite(measure.least) and math.isfinite(measure.most) else ""
+    words = words or (f"at least {least}" if math.isfinite(measure.least) else f"at most {most}")
+    return f"{words} {measure.unit}".strip()
+
+
+def test_every_measure_stands_in_the_table_with_its_range():
+    for criterion in load_criteria().criteria:
+        assert f"| {criterion.title} | " in PAGE
+        for known in criterion.measures:
+            assert f"| {known.title} | {limits(known)} |" in PAGE
+
+
+def test_the_limits_of_likeness_and_the_crops_are_named():
+    limits = load_criteria().duplicates
+    assert f"at most {limits['picture']:g} of 64 bits" in PAGE
+    assert f"\n{limits['person']}, are flagged" in PAGE
+    assert all(f"`{name}`" in PAGE or f"`--crop {name}`" in PAGE for name in METHODS)

@@ -10,13 +10,13 @@ from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log
 from stillme.curation.pools import Pools
 from tests.command_lines import invoke as stillme
+from tests.command_lines import ran
 from tests.curation.conftest import picture, write_table
 
 
 def test_sample_lists_every_cell_it_could_not_fill(fairface: Callable[..., Path], tmp_path: Path):
     options = ("--pools", 3, "--only", "race=White,Black", "--only", "age=70+", "--no-checks")
-    shown = stillme("portraits", "sample", fairface(), tmp_path / "pools", *options)
-    assert shown.exit_code == 0, shown.output
+    shown = ran("portraits", "sample", fairface(), tmp_path / "pools", *options)
     assert "8 candidates in 3 pools over 4 cells" in shown.output
     assert shown.output.count("2 of 3; pools share them") == 4
     assert f"Next: stillme portraits curate {tmp_path / 'pools'}" in shown.output
@@ -54,9 +54,8 @@ def test_mistakes_of_sample_are_one_sentence_and_write_nothing(
 
 
 def test_only_must_name_a_value(fairface: Callable[..., Path], tmp_path: Path):
-    assert (
-        "--only takes NAME=VALUE,VALUE" in stillme("portraits", "sample", fairface(), tmp_path, "--only", "age").output
-    )
+    shown = stillme("portraits", "sample", fairface(), tmp_path, "--only", "age")
+    assert "--only takes NAME=VALUE,VALUE" in shown.output
 
 
 def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path: Path):
@@ -65,17 +64,12 @@ def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path:
     log.append("Ada", cell, "choose", {"candidate": pools.cells[cell][0].id})
     log.close()
     shown = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial", "--json")
-    assert json.loads(shown.stdout) == {
-        "folder": str(tmp_path / "set" / "v1"),
-        "portraits": 1,
-        "new": True,
-    }
+    assert json.loads(shown.stdout) == {"folder": str(tmp_path / "set" / "v1"), "portraits": 1, "new": True}
     again = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial")
     assert "already is this set; nothing was written" in again.output
-    assert stillme("portraits", "verify", tmp_path / "set").exit_code == 0
+    ran("portraits", "verify", tmp_path / "set")
     (tmp_path / "set" / "v1" / "CARD.md").write_text("other")
-    shown = stillme("portraits", "verify", tmp_path / "set", "--json")
-    assert shown.exit_code == 1
+    shown = ran("portraits", "verify", tmp_path / "set", "--json", code=1)
     assert json.loads(shown.stdout)[0]["problems"] == ["CARD.md has changed since it was written."]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.core.errors import StillmeError, UnknownName
-from stillme.curation.pools import PoolDesign, draw, levels_of
+from stillme.core.errors import StillmeError
+from stillme.curation.pools import PoolDesign, draw
 from stillme.curation.sources import SourceRow
 
 LEVELS = {"race": ("a", "b"), "age": ("20s", "30s", "70+")}
@@ -88,10 +88,3 @@ def test_only_rows_that_would_be_taken_are_looked_at():
 def test_a_design_needs_something_to_cross():
     with pytest.raises(StillmeError, match="--by ATTRIBUTE"):
         PoolDesign(levels={})
-    with pytest.raises(StillmeError, match="at least one pool"):
-        PoolDesign(levels=LEVELS, pools=0)
-
-
-def test_an_attribute_that_nobody_has_is_named():
-    with pytest.raises(UnknownName, match="Did you mean 'race'"):
-        levels_of([row(1, "a", "20s")], ["rase"])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 import sys
@@ -19,8 +17,10 @@ from stillme.curation.pools import SampleOptions, load_pools, sample
 from stillme.curation.sources import open_source
 from tests.curation.conftest import picture, write_table
 from tests.pictures import animated, bomb
+from tests.records import rows_in
 
 ANY = SampleOptions(only={})
+BY_GROUP = SampleOptions(by=("group",), only={})
 
 
 def test_fairface_is_drawn_over_the_papers_grid(fairface: Callable[..., Path], tmp_path: Path):
@@ -46,9 +46,7 @@ def test_only_the_files_that_are_drawn_are_opened(fairface: Callable[..., Path],
         sample(open_source(str(folder)), tmp_path / "p", options)
     (folder / "train" / "2.jpg").write_bytes(picture(1))
     drawn = sample(open_source(str(folder)), tmp_path / "p", options)
-    assert {shortfall.cell for shortfall in drawn.shortfalls} == {("White", "Male", "20s")} or len(
-        drawn.candidates
-    ) == 1
+    assert len(drawn.candidates) == 1
 
 
 def test_a_split_and_a_level_outside_of_the_design_can_be_asked_for(fairface: Callable[..., Path], tmp_path: Path):
@@ -56,8 +54,6 @@ def test_a_split_and_a_level_outside_of_the_design_can_be_asked_for(fairface: Ca
     drawn = sample(source, tmp_path / "p", SampleOptions(by=("age",), only={"age": ("3-9", "20s")}, pools=1))
     assert {candidate.attributes["age"] for candidate in drawn.candidates} == {"3-9", "20s"}
     assert all(candidate.file.startswith("val/") for candidate in drawn.candidates)
-    with pytest.raises(StillmeError, match="no split 'test'"):
-        open_source(str(tmp_path / "FairFace"), splits=["test"])
 
 
 def test_any_column_can_be_chosen_by(fairface: Callable[..., Path], tmp_path: Path):
@@ -107,7 +103,7 @@ def test_pictures_that_cannot_be_used_are_passed_over_and_listed(tmp_path: Path)
     folder = own(tmp_path, files, rows)
     (folder / "link.png").symlink_to(tmp_path / "outside.png")
     drawn = sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}, pools=9))
-    listed = list(csv.DictReader(io.StringIO((tmp_path / "pools" / "passed_over.csv").read_text("utf-8"))))
+    listed = rows_in(tmp_path / "pools" / "passed_over.csv")
     why = {row["name"]: row["why"] or row["kind"] for row in listed}
     for name, words in {
         "animated.gif": "is animated",
@@ -141,7 +137,7 @@ def test_pictures_that_cannot_be_used_are_passed_over_and_listed(tmp_path: Path)
 def test_mistakes_in_a_table_write_nothing(tmp_path: Path, rows: list[dict[str, str]], sentence: str):
     folder = own(tmp_path, {"x.png": picture(1)}, rows)
     with pytest.raises(InvalidPortraits) as caught:
-        sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
+        sample(open_source(str(folder)), tmp_path / "pools", BY_GROUP)
     assert sentence in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
@@ -175,10 +171,7 @@ def test_rows_that_contradict_repeat_or_say_nothing_are_summed_up_in_one_sentenc
     ],
 )
 def test_nothing_usable_is_an_error_that_writes_nothing_and_waits_for_nobody(
-    tmp_path: Path,
-    rows: list[dict[str, str]],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, rows: list[dict[str, str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     folder = own(tmp_path, {"x.png": picture(1)}, rows)
     os.mkfifo(folder / "pipe.png")
@@ -209,7 +202,7 @@ def test_twenty_thousand_faulty_rows_are_summed_up_within_seconds(tmp_path: Path
     folder = own(tmp_path, {}, rows)
     began = time.process_time()
     with pytest.raises(StillmeError, match="20,000 files do not exist"):
-        sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
+        sample(open_source(str(folder)), tmp_path / "pools", BY_GROUP)
     with pytest.raises(InvalidPortraits) as caught:
         import_portraits(folder, tmp_path / "set", table=None, given={}, crop="face")
     assert "20,000 files do not exist" in str(caught.value)
@@ -219,9 +212,9 @@ def test_twenty_thousand_faulty_rows_are_summed_up_within_seconds(tmp_path: Path
 
 def test_a_draw_never_overwrites(tmp_path: Path):
     folder = own(tmp_path, {"x.png": picture(1)}, [{"file": "x.png", "group": "a"}])
-    sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
+    sample(open_source(str(folder)), tmp_path / "pools", BY_GROUP)
     with pytest.raises(StillmeError, match="already exists"):
-        sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
+        sample(open_source(str(folder)), tmp_path / "pools", BY_GROUP)
 
 
 def test_candidates_do_not_tell_their_pool(pools: Any):

@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms
+from PIL import Image
 
 from stillme import audit as audits
 from stillme import portraits as room
@@ -19,12 +20,12 @@ from stillme.core.images import read_rgb
 from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
-from stillme.curation.measuring import MeasuredPicture, load_criteria
+from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Pools
-from stillme.curation.sources import SourceRow
-from stillme.curation.versions import DatasetCard, FinishedPortrait, Selected, make_square, markdown, slug, verify
-from tests.curation.conftest import picture, write_table
-from tests.curation.renders import RENDERS
+from stillme.curation.versions import WrittenVersion, make_square, slug, verify
+from tests.curation.conftest import RENDERS, picture, write_table
+
+PART: dict[str, Any] = {"crop": "face", "partial": True}
 
 
 @pytest.fixture
@@ -68,6 +69,8 @@ def test_what_curators_chose_becomes_a_set_that_an_audit_reads(
     assert checked.problems == ()
     # The sums can be checked without us.
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=home / "v1", check=True)
+    sums = (home / "v1" / "SHA256SUMS").read_text().splitlines()
+    assert len(sums) == sum(path.is_file() for path in (home / "v1").rglob("*")) - 1
     curation = json.loads((home / "v1" / "manifest.json").read_text())["curation"]
     assert (curation["curators"], curation["outcomes"]) == ({"Ada": 4, "Bo": 4}, {"agreed": 4})
     assert sum(curation["pools"].values()) == 4
@@ -90,12 +93,12 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
 ):
     home = tmp_path / "set"
     decide(0, cells=1)
-    finalize(pools.folder, home, crop="face", partial=True)
+    finalize(pools.folder, home, **PART)
     first = {path: path.read_bytes() for path in sorted((home / "v1").rglob("*")) if path.is_file()}
-    again = finalize(pools.folder, home, crop="face", partial=True)
+    again = finalize(pools.folder, home, **PART)
     assert (again.new, again.folder) == (False, home / "v1")
     decide(1, cells=1)
-    assert finalize(pools.folder, home, crop="face", partial=True).folder == home / "v2"
+    assert finalize(pools.folder, home, **PART).folder == home / "v2"
     assert {path: path.read_bytes() for path in first} == first
     assert [version.problems for version in verify(home)] == [(), ()]
 
@@ -107,7 +110,7 @@ def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide:
     with pytest.raises(StillmeError, match=r"3 of 4 cells are undecided(.|\n)*B, masculine: not decided yet"):
         finalize(pools.folder, tmp_path / "set", crop="face", partial=False)
     assert not (tmp_path / "set").exists()
-    written = finalize(pools.folder, tmp_path / "set", crop="face", partial=True)
+    written = finalize(pools.folder, tmp_path / "set", **PART)
     assert written.portraits == 1
     assert "- B, masculine: not decided yet" in (written.folder / "CARD.md").read_text()
 
@@ -125,14 +128,12 @@ def test_two_people_finalizing_at_once_get_one_version_and_one_sentence(
         return made(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(versions, "_finish_all", slow)
-    first = threading.Thread(
-        target=finalize, args=(pools.folder, tmp_path / "set"), kwargs={"crop": "face", "partial": True}
-    )
+    first = threading.Thread(target=finalize, args=(pools.folder, tmp_path / "set"), kwargs=PART)
     first.start()
     assert inside.wait(30)
     try:
         with pytest.raises(StillmeError, match="being finalized by another process"):
-            finalize(pools.folder, tmp_path / "set", crop="face", partial=True)
+            finalize(pools.folder, tmp_path / "set", **PART)
     finally:
         go_on.set()
         first.join()
@@ -156,7 +157,7 @@ def test_a_killed_finalize_leaves_no_version_and_the_next_one_works(
     assert ended.returncode == -9
     assert not (home / "v1").exists()
     assert list(home.glob(".v1.partial/pictures/*.png"))
-    assert finalize(pools.folder, home, crop="face", partial=True).folder == home / "v1"
+    assert finalize(pools.folder, home, **PART).folder == home / "v1"
     assert not list(home.glob(".v*.partial"))
     assert verify(home)[0].problems == ()
 
@@ -188,18 +189,23 @@ def rows(**more: str) -> list[dict[str, str]]:
     return [{"file": name, "hair": hair} | more for name, hair in (("one.jpg", "long"), ("two.png", "short"))]
 
 
-TERMS = {"licence": "own", "label_origin": "self-described", "consent": "signed form"}
+def imported(own: Path, **changed: Any) -> WrittenVersion:
+    """Import them into a set beside their folder."""
+    return import_portraits(own, own.parent / "set", **{"table": None, "given": {}, "crop": "face", **changed})
+
+
+TERMS = {"licence": "own | mine", "label_origin": "self-described", "consent": "signed form"}
 
 
 def test_pictures_of_ones_own_become_a_set_with_their_terms(own: Path, tmp_path: Path):
     write_table(own / "portraits.csv", rows(**TERMS))
-    written = import_portraits(own, tmp_path / "set", table=None, given={}, crop="face")
+    written = imported(own)
     portraits = {portrait.id: portrait for portrait in room.load(written.folder)}
     assert dict(portraits["one"].attributes) == {"hair": "long"}
-    assert (portraits["one"].licence, portraits["one"].label_origin) == ("own", "self-described")
+    assert (portraits["one"].licence, portraits["one"].label_origin) == ("own | mine", "self-described")
     assert verify(tmp_path / "set")[0].problems == ()
     text = (written.folder / "CARD.md").read_text()
-    assert "| own | self-described | signed form | 2 |" in text
+    assert r"| own \| mine | self-described | signed form | 2 |" in text
     assert "no one compared candidates" in text
     assert b"taken at home" not in portraits["one"].image.read()
 
@@ -207,13 +213,13 @@ def test_pictures_of_ones_own_become_a_set_with_their_terms(own: Path, tmp_path:
 def test_terms_are_asked_for_and_may_be_said_once(own: Path, tmp_path: Path):
     write_table(own / "portraits.csv", rows(licence="own"))
     with pytest.raises(InvalidPortraits) as caught:
-        import_portraits(own, tmp_path / "set", table=None, given={}, crop="face")
+        imported(own)
     assert "has no column 'consent'; say what the person agreed to" in str(caught.value)
     assert "`--label-origin TEXT`" in str(caught.value)
     assert "licence" not in str(caught.value)
     assert not (tmp_path / "set").exists()
     given = {"consent": "public figures", "label_origin": "us"}
-    written = import_portraits(own, tmp_path / "set", table=None, given=given, crop="face")
+    written = imported(own, given=given)
     entries = json.loads((written.folder / "manifest.json").read_text())["portraits"]
     assert {entry["consent"] for entry in entries} == {"public figures"}
 
@@ -235,7 +241,7 @@ def test_every_fault_of_an_import_is_named_and_nothing_is_written(
     table[1]["file"] = name
     write_table(own / "portraits.csv", [*table, {**table[0]}])
     with pytest.raises(InvalidPortraits) as caught:
-        import_portraits(own, tmp_path / "set", table=None, given={}, crop="face")
+        imported(own)
     assert sentence in str(caught.value)
     assert "used twice" in str(caught.value)
     assert not (tmp_path / "set").exists()
@@ -243,7 +249,7 @@ def test_every_fault_of_an_import_is_named_and_nothing_is_written(
 
 def test_verify_names_what_was_changed_added_or_lost(own: Path, tmp_path: Path):
     write_table(own / "portraits.csv", rows(**TERMS))
-    folder = import_portraits(own, tmp_path / "set", table=None, given={}, crop="centre").folder
+    folder = imported(own, crop="centre").folder
     (folder / "pictures" / "two.png").write_bytes(picture(1, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0"))
     (folder / "notes.txt").write_text("hello")
     (folder / "card.html").unlink()
@@ -266,37 +272,6 @@ def test_a_square_keeps_the_face_and_invents_nothing():
     assert by_face.enlarged == pytest.approx(1024 / 768, abs=0.001)
     plain = make_square(np.full((100, 300, 3), 90, dtype=np.uint8), "face")
     assert (plain.method, plain.box) == ("centre", (100, 0, 100))
-
-
-def test_a_colour_profile_is_applied_before_it_is_dropped(tmp_path: Path):
-    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    swapped = srgb.replace(b"rXYZ", b"tmp!").replace(b"gXYZ", b"rXYZ").replace(b"tmp!", b"gXYZ")
-    plain = Image.new("RGB", (80, 80), (200, 120, 90))
-    for name, profile, colour in (
-        ("srgb", srgb, (200, 120, 90)),
-        ("swapped", swapped, (120, 200, 90)),
-        ("broken", b"nothing", (200, 120, 90)),
-    ):
-        plain.save(tmp_path / f"{name}.png", icc_profile=profile)
-        assert read_rgb(tmp_path / f"{name}.png")[40, 40] == pytest.approx(colour, abs=2), name
-
-
-def test_the_card_has_the_terms_of_all_pictures():
-    row = SourceRow(file="x", attributes={"race": "a"}, licence="a | b", label_origin="us", consent="yes")
-    made = [
-        FinishedPortrait(
-            selected=Selected(id=f"p{place}", row=row, path=Path(__file__), sha256=""),
-            sha256="",
-            measured=MeasuredPicture(values={}, embedding=None, hash=place**7 % 2**64),
-            enlarged=2.0,
-            crop="face",
-            box=(0, 0, 1),
-        )
-        for place in range(24)
-    ]
-    about = {"title": "set", "version": "v1", "made": "now", "source": "here", "method": "Cut."}
-    text = markdown(DatasetCard(**about, portraits=made, curation=None, actions=()))
-    assert r"| a \| b | us | yes | 24 |" in text
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from stillme.core.types import Prompt
-from stillme.estimates import Edits, RatingState, Scores
-from tests.records import edits_of, portrait
+from stillme.estimates import Edits, Scores
+
+from .worlds import people, rows
 
 
 @pytest.fixture(scope="session")
@@ -24,17 +24,11 @@ def simulate() -> Callable[..., tuple[Edits, list[Scores]]]:
         planted: float = 0.0,
     ) -> tuple[Edits, list[Scores]]:
         stream = np.random.default_rng(seed)
-        people = [
-            portrait(f"{level}{number:02d}", race=level) for level in "ABCDEFG"[:levels] for number in range(per_level)
-        ]
-        effect = -1.0 + stream.normal(0, portrait_sd, len(people))
+        effect = -1.0 + stream.normal(0, portrait_sd, levels * per_level)
         effect[:per_level] += planted
-        erased = stream.random((len(people), prompts)) < 1 / (1 + np.exp(-effect))[:, None]
-        zeros = np.zeros(erased.size, dtype=np.int32)
-        who, what = (index.ravel().astype(np.int32) for index in np.indices(erased.shape))
-        asked = [Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)]
-        edits = edits_of(people, asked, who, what)
-        value = np.where(erased, 1.0, 5.0).ravel()
-        return edits, [Scores(judge="judge", axis="edit_success", value=value, state=zeros + RatingState.RATED)]
+        erased = stream.random((len(effect), prompts)) < 1 / (1 + np.exp(-effect))[:, None]
+        values = np.where(erased, 1.0, 5.0)
+        edits, scores = rows(people("ABCDEFG"[:levels], per_level), values, axis="edit_success")
+        return edits, [scores]
 
     return build

@@ -6,32 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from stillme.core.errors import UnknownName
-from stillme.core.types import Estimate, Interval, NotEstimable
-from stillme.estimates import (
-    Settings,
-    at_every_cut,
-    by_intersection,
-    by_prompt,
-    contrasts,
-    estimate,
-    intraclass_correlations,
-)
+from stillme.core.types import Estimate, NotEstimable
+from stillme.estimates import Settings, at_every_cut, by_intersection, by_prompt, estimate, intraclass_correlations
 from stillme.estimates.numbers import title
 from stillme.findings.tables.estimates import as_text, write_tables
 
-from .worlds import ordinal, people, rows, shuffled
+from .worlds import ordinal, people, rows
 
 quick = Settings(factors=("race",))
 
 
 def value(estimates: list[Estimate], **wanted: str) -> float:
     (match,) = [row for row in estimates if all(getattr(row, name) == given for name, given in wanted.items())]
-    assert isinstance(match.outcome, Interval), match.outcome
     return match.outcome.value
 
 
@@ -92,30 +80,6 @@ def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
     assert "P000" in text
 
 
-def test_pooled_editors_are_one() -> None:
-    values = ordinal(np.random.default_rng(3).normal(0.8, 1, (24, 3, 1, 1, 2)))
-    edits, scores = rows(people("AB", 12), values, editors=("x", "y"))
-    pooled = estimate(edits.pooled(), [scores], quick)
-    assert {row.editor for row in pooled} == {"all"}
-    assert value(pooled, quantity="race_change", scope="all") == pytest.approx(values.mean())
-
-
-@hypothesis_settings(max_examples=5)
-@given(order=st.integers(0, 2**31))
-def test_breakdowns_do_not_depend_on_the_order_of_rows(order: int) -> None:
-    values = ordinal(np.random.default_rng(4).normal(0.8, 1, (20, 4)))
-    edits, scores = rows(people("AB", 10), values)
-    moved, rescored = shuffled(edits, [scores], order)
-    sample = replace(quick, prompts="sample")
-    for run in (
-        lambda e, s: by_prompt(e, s, quick),
-        lambda e, s: by_intersection(e, s, quick, ("race", "gender")),
-        lambda e, s: intraclass_correlations(e, s, quick),
-        lambda e, s: estimate(e, s, sample),
-    ):
-        assert run(moved, rescored) == run(edits, [scores])
-
-
 def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
     stream = np.random.default_rng(5)
     values = stream.normal(0, 1, (200, 1)) + stream.normal(0, 2, (200, 10))
@@ -123,7 +87,6 @@ def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> Non
     (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
     between = 10 * values.mean(axis=1).var(ddof=1)
     within = values.var(axis=1, ddof=1).mean()
-    assert isinstance(correlation.icc, Interval)
     assert correlation.icc.value == pytest.approx((between - within) / (between + 9 * within))
     assert correlation.icc.low < 0.2 < correlation.icc.high
     assert correlation.design_effect == pytest.approx(1 + 9 * correlation.icc.value)
@@ -134,7 +97,6 @@ def test_the_correlation_of_single_or_equal_edits_is_not_estimable() -> None:
     for values, reason in ((np.arange(24.0)[:, None], "only one rated edit"), (np.ones((24, 3)), "the same value")):
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
         (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
-        assert isinstance(correlation.icc, NotEstimable)
         assert reason in correlation.icc.reason
         assert correlation.design_effect is None
 
@@ -148,8 +110,6 @@ def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:
         estimates = estimate(edits, [scores], replace(quick, prompts=prompts))
         (whole,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.scope == "all"]
         (gap,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.group == "A - rest"]
-        assert isinstance(whole.outcome, Interval)
-        assert isinstance(gap.outcome, Interval)
         widths[prompts] = (whole.outcome.high - whole.outcome.low, gap.outcome.high - gap.outcome.low)
         assert ("prompts" in whole.outcome.method) == (prompts == "sample")
     assert widths["sample"][0] > 5 * widths["fixed"][0]
@@ -178,27 +138,3 @@ def test_one_prompt_says_nothing_of_others() -> None:
     assert {row.outcome.reason for row in estimates if row.scope == "all"} == {
         "the group has only one prompt, which says nothing about others"
     }
-
-
-@hypothesis_settings(max_examples=15, deadline=None)
-@given(data=st.data())
-def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> None:
-    count, prompts = data.draw(st.integers(2, 10)), data.draw(st.integers(1, 3))
-    crowd = people("AB", count, blocks=data.draw(st.booleans()))
-    score = st.one_of(st.just(float("nan")), st.integers(1, 5).map(float))
-    size = 2 * count * prompts
-    values = np.array(data.draw(st.lists(score, min_size=size, max_size=size)))
-    edits, scores = rows(crowd, values.reshape(2 * count, prompts), axis="skin_tone")
-    for mode in ("fixed", "sample"):
-        settings = replace(quick, prompts=mode)
-        estimates = [
-            *estimate(edits, [scores], settings),
-            *contrasts(edits, [scores], settings, against=("rest", "pairs")),
-        ]
-        for row in estimates:
-            if isinstance(row.outcome, Interval):
-                low, middle, high = row.outcome.low, row.outcome.value, row.outcome.high
-                assert np.isfinite([low, middle, high]).all()
-                assert low - 1e-9 <= middle <= high + 1e-9
-            else:
-                assert row.outcome.reason

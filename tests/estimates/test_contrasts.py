@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.core.types import NotEstimable
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
 
-from .worlds import known, ordinal, people, rows, shuffled
+from .worlds import known, ordinal, people, rows
 
 quick = Settings(factors=("race",))
 
@@ -55,23 +53,10 @@ def test_a_ratio_to_nothing_is_not_estimable_and_of_nothing_is_zero() -> None:
     edits, scores = rows(people("AB", 12), values)
     ratios = contrasts(edits, [scores], quick, against=("pairs", "rest"), measures=("ratio",))
     never = one(ratios, "race_changed", "ratio", "A - rest")
-    assert isinstance(never.outcome, NotEstimable)
     assert "the rate of the other side is 0" in never.outcome.reason
     zero = known(one(ratios, "race_changed", "ratio", "B - rest"))
     assert zero.value == zero.low == 0
     assert 0.05 < zero.high < 1
-
-
-@hypothesis_settings(max_examples=6)
-@given(order=st.integers(0, 2**31))
-def test_contrasts_do_not_depend_on_the_order_of_rows(order: int) -> None:
-    values = ordinal(np.random.default_rng(2).normal(0.8, 1, (30, 4)))
-    values[3, :2] = np.nan
-    edits, scores = rows(people("ABC", 10, blocks=True), values)
-    kinds = ("rest", "pairs")
-    settings = quick
-    again = contrasts(*shuffled(edits, [scores], order), settings, against=kinds)
-    assert again == contrasts(edits, [scores], settings, against=kinds)
 
 
 def test_a_contrast_does_not_depend_on_which_others_are_asked_for() -> None:
@@ -99,12 +84,7 @@ def test_without_an_effect_tests_find_one_in_a_twentieth_of_audits_and_naive_one
         latent = stream.normal(0.3, 1, (48, 1)) + stream.normal(0, 1, (48, 20))
         edits, scores = rows(people("ABCD", 12), ordinal(latent))
         compared = contrasts(
-            edits,
-            [scores],
-            quick,
-            against=("pairs",),
-            measures=("difference",),
-            quantities=("race_change",),
+            edits, [scores], quick, against=("pairs",), measures=("difference",), quantities=("race_change",)
         )
         tests = [contrast.permutation for contrast in compared if contrast.permutation]
         assert len(tests) == 6
@@ -171,22 +151,13 @@ def test_coverage_of_every_measure_is_near_nominal() -> None:
         np.diff([0, *(stats.norm.cdf(cut, shift, spread) for cut in (0, 0.7, 1.4, 2.1)), 1]) for shift in (1.0, 0.5)
     ]
     group, rest = chances
-    truth = {
-        "difference": (group - rest) @ np.arange(1, 6),
-        "ratio": group[2:].sum() / rest[2:].sum(),
-    }
+    truth = {"difference": (group - rest) @ np.arange(1, 6), "ratio": group[2:].sum() / rest[2:].sum()}
     for seed in range(audits):
         stream = np.random.default_rng(seed)
         latent = 0.5 + stream.normal(0, 0.7, (48, 1)) + stream.normal(0, 1, (48, 20))
         latent[:12] += 0.5
         edits, scores = rows(people("ABCD", 12), ordinal(latent))
-        compared = contrasts(
-            edits,
-            [scores],
-            quick,
-            against=("rest",),
-            quantities=("race_change", "race_changed"),
-        )
+        compared = contrasts(edits, [scores], quick, against=("rest",), quantities=("race_change", "race_changed"))
         for measure, quantity in (("difference", "race_change"), ("ratio", "race_changed")):
             limits = known(one(compared, quantity, measure, "A - rest"))
             covered[measure] += limits.low <= truth[measure] <= limits.high

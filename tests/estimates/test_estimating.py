@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, 
 from stillme.estimates.design import by_factor, everyone
 from stillme.estimates.intervals import t_quantile
 from stillme.estimates.quantities import Columns
-from tests.estimates.worlds import crossed_people, known, rows
+from tests.estimates.worlds import crossed_people, has_numbers_or_reasons, known, rows
 from tests.records import portrait
 
 pytestmark = pytest.mark.numeric
@@ -56,9 +56,7 @@ def test_a_planted_gap_is_recovered(simulate: Simulate) -> None:
     assert contrast.low < 0.46 < contrast.high
     assert contrast.low > 0.2
     disparity = only(estimates, "soft_erasure", "disparity")
-    assert isinstance(disparity, Disparity)
     assert disparity.highest == "A"
-    assert disparity.null is not None
     assert disparity.null.p < 0.01
     assert known(disparity).low > 0
 
@@ -77,8 +75,6 @@ def test_nothing_planted_is_not_found_where_naive_intervals_would_find_it(simula
             naive_missed += not group.value - half <= expected <= group.value + half
         missed += not known(only(estimates, "soft_erasure", "disparity")).low <= 0
         null = only(estimates, "soft_erasure", "disparity")
-        assert isinstance(null, Disparity)
-        assert null.null is not None
         significant += null.null.p <= 0.05
     assert covered / (4 * audits) > 0.90
     assert naive_missed / (4 * audits) > 0.15
@@ -97,34 +93,9 @@ def test_the_null_band_rises_with_the_number_of_groups_not_with_the_truth(simula
     assert highs[0] < highs[2]
 
 
-@hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(order_seed=st.integers(0, 2**32 - 1))
-def test_the_order_of_rows_and_portraits_changes_no_bit(simulate: Simulate, order_seed: int) -> None:
-    edits, scores = simulate(3, levels=3, per_level=9, prompts=3)
-    noisy = [replace(scores[0], axis="skin_delta_l", value=scores[0].value * np.pi), scores[0]]
-    stream = np.random.default_rng(order_seed)
-    rows, people = stream.permutation(len(edits)), stream.permutation(len(edits.portraits))
-    moved = replace(
-        edits,
-        keys=[edits.keys[row] for row in rows],
-        portrait=np.argsort(people)[edits.portrait][rows].astype(np.int32),
-        prompt=edits.prompt[rows],
-        editor=edits.editor[rows],
-        arm=edits.arm[rows],
-        state=edits.state[rows],
-        portraits=tuple(edits.portraits[place] for place in people),
-    )
-    shuffled = [replace(score, value=score.value[rows], state=score.state[rows]) for score in reversed(noisy)]
-    assert estimate(moved, shuffled, quick) == estimate(edits, noisy, quick)
-
-
 def test_a_number_does_not_depend_on_which_others_are_computed(simulate: Simulate) -> None:
     edits, scores = simulate(4, levels=3)
     other = replace(scores[0], axis="skin_delta_l", value=np.sin(scores[0].value + np.arange(len(edits))))
-    people = tuple(
-        replace(p, attributes={**p.attributes, "gender": "fm"[place % 2]}) for place, p in enumerate(edits.portraits)
-    )
-    edits = replace(edits, portraits=people)
     alone = estimate(edits, [other], quick)
     together = estimate(edits, [*scores, other], Settings(factors=("gender", "race")))
     assert [e for e in alone if e.judge] == [
@@ -164,7 +135,6 @@ def test_the_identity_is_the_unit_of_what_does_not_vary_inside_it() -> None:
         plan = by_factor(columns, factor, settings)
         assert plan.paired == (factor == "race")
         assert (plan.units(plan.comparisons[0].members), plan.noun) == (units, noun), factor
-        assert plan.permutation is not None
         assert (len(plan.permutation.level), len(set(plan.permutation.within.tolist()))) == permuted
     assert (everyone(columns).noun, len(everyone(columns).names)) == ("identities", 12)
 
@@ -175,7 +145,6 @@ def test_people_without_blocks_are_matched_on_all_other_factors() -> None:
     for factor, sets in (("race", 12), ("gender", 42), ("age", 14)):
         plan = by_factor(columns, factor, Settings(factors=("race", "gender", "age")))
         assert (plan.paired, len(plan.names), plan.noun) == (True, sets, "portraits"), factor
-        assert plan.permutation is not None
         assert len(set(plan.permutation.within.tolist())) == sets
 
 
@@ -224,7 +193,6 @@ def test_a_group_of_one_is_not_estimable_and_takes_no_part_in_the_disparity(simu
     estimates = estimate(replace(edits, portraits=people), scores, quick)
     assert only(estimates, "success", "group", "Z").outcome == NotEstimable(reason="only 1 portrait in this group")
     disparity = only(estimates, "success", "disparity")
-    assert isinstance(disparity, Disparity)
     assert disparity.levels == ("A", "B", "C")
 
 
@@ -240,13 +208,6 @@ def test_a_group_nobody_rated_is_not_estimable(simulate: Simulate) -> None:
     assert known(only(estimates, "success", "disparity")).value < 1
 
 
-def test_no_rated_edit_at_all_gives_reasons_and_no_numbers(simulate: Simulate) -> None:
-    edits, scores = simulate(9, levels=2)
-    nothing = replace(scores[0], value=scores[0].value * np.nan, state=scores[0].state * 0)
-    estimates = estimate(edits, [nothing], quick)
-    assert all(isinstance(e.outcome, NotEstimable) for e in estimates if e.judge)
-
-
 def test_what_is_left_out_is_counted_by_reason() -> None:
     people = [portrait(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
     edits, scores = rows_of(people, np.zeros((8, 6)), axis="skin_tone")
@@ -255,13 +216,9 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
     estimates = estimate(replace(edits, state=state.astype(np.int32)), [replace(scores[0], state=rating)], quick)
     everyone = only(estimates, "skin_tone", "all")
     assert everyone.edits == 8
-    assert everyone.excluded == {
-        "abstained": 8,
-        "edit failed": 8,
-        "edit missing": 8,
-        "judge failed": 8,
-        "refused": 8,
-    }
+    assert everyone.excluded == dict.fromkeys(
+        ("abstained", "edit failed", "edit missing", "judge failed", "refused"), 8
+    )
     refused = only(estimates, "refused", "all")
     assert known(refused).value == pytest.approx(1 / 4)
     assert refused.excluded == {"edit failed": 8, "edit missing": 8}
@@ -317,13 +274,7 @@ def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> 
     ratings = data.draw(st.lists(st.sampled_from(RatingState), min_size=len(edits), max_size=len(edits)))
     edits = replace(edits, state=np.array(states, np.int32))
     scores = [replace(scores[0], state=np.array(ratings, np.int32))]
-    for row in estimate(edits, scores, quick):
-        if isinstance(row.outcome, Interval):
-            numbers = (row.outcome.low, row.outcome.value, row.outcome.high)
-            assert all(math.isfinite(number) for number in numbers)
-            assert numbers[0] - 1e-9 <= numbers[1] <= numbers[2] + 1e-9
-        else:
-            assert row.outcome.reason
+    has_numbers_or_reasons(estimate(edits, scores, quick))
 
 
 def test_the_gap_is_the_contrast_of_the_tables(simulate: Simulate) -> None:
@@ -349,13 +300,8 @@ def test_a_misspelt_quantity_factor_level_or_reference_names_the_nearest(simulat
         ask(factor="rase")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"confidence": 1.0}, "confidence"),
-        ({"reference": {"gender": "f"}}, "not among the factors"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(StillmeError, match=message):
-        replace(quick, **change)
+def test_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(StillmeError, match="confidence"):
+        replace(quick, confidence=1.0)
+    with pytest.raises(StillmeError, match="not among the factors"):
+        replace(quick, reference={"gender": "f"})

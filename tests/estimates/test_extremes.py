@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,47 +36,29 @@ from stillme.estimates.people import against_people, corrected
 from stillme.estimates.quantities import rounded, snapped
 
 from .test_roles import roles
-from .worlds import people, rows
+from .worlds import has_numbers_or_reasons, people, rows
 
 pytestmark = pytest.mark.numeric
 
 quick = Settings(factors=("race",))
 
 
-def outcomes(record: object) -> Iterator[Interval | NotEstimable]:
-    if isinstance(record, Interval | NotEstimable):
-        yield record
-    elif is_dataclass(record):
-        for field in fields(record):
-            yield from outcomes(getattr(record, field.name))
-
-
-def check(records: list[object]) -> None:
-    for record in records:
-        for outcome in outcomes(record):
-            if isinstance(outcome, NotEstimable):
-                assert outcome.reason
-            else:
-                assert all(math.isfinite(number) for number in (outcome.low, outcome.value, outcome.high)), record
-                assert outcome.low - 1e-9 <= outcome.value <= outcome.high + 1e-9, record
-
-
 def analyse(edits: Edits, scores: Scores) -> None:
     other = replace(scores, judge="other", value=6.0 - scores.value)
     for prompts in ("fixed", "sample"):
         settings = replace(quick, prompts=prompts)
-        check(estimate(edits, [scores], settings))
-        check(contrasts(edits, [scores], settings, against=("rest", "pairs")))
-        check(at_every_cut(edits, [scores], settings))
-        check(by_prompt(edits, [scores], settings))
-        check(by_prompt(edits, [scores], settings, by="subcategory", groups=True))
-        check(by_intersection(edits, [scores], settings, ("race", "gender")))
-    check(intraclass_correlations(edits, [scores], quick))
-    check(row_tests(edits, [scores], quick))
-    check(agreement(edits, [scores, other], quick))
-    check(against_people(edits, other, scores, quick))
-    check(corrected(edits, other, scores, quick))
-    check(agreement(edits, [scores, other], quick, among="people"))
+        has_numbers_or_reasons(estimate(edits, [scores], settings))
+        has_numbers_or_reasons(contrasts(edits, [scores], settings, against=("rest", "pairs")))
+        has_numbers_or_reasons(at_every_cut(edits, [scores], settings))
+        has_numbers_or_reasons(by_prompt(edits, [scores], settings))
+        has_numbers_or_reasons(by_prompt(edits, [scores], settings, by="subcategory", groups=True))
+        has_numbers_or_reasons(by_intersection(edits, [scores], settings, ("race", "gender")))
+    has_numbers_or_reasons(intraclass_correlations(edits, [scores], quick))
+    has_numbers_or_reasons(row_tests(edits, [scores], quick))
+    has_numbers_or_reasons(agreement(edits, [scores, other], quick))
+    has_numbers_or_reasons(against_people(edits, other, scores, quick))
+    has_numbers_or_reasons(corrected(edits, other, scores, quick))
+    has_numbers_or_reasons(agreement(edits, [scores, other], quick, among="people"))
     judges_themselves(edits, scores, other)
 
 
@@ -86,10 +67,10 @@ def judges_themselves(edits: Edits, scores: Scores, other: Scores) -> None:
     twice = np.stack([scores.value, scores.value, other.value, other.value])
     for views in (1, 2):
         asked = Repeats(judge="judge", axis="race_change", views=views, value=twice)
-        check(position_bias(edits, [asked], quick))
-        check(repeatability(edits, [asked], quick))
-    check(disclosure_effect(edits, [(scores, other)], quick))
-    check(coverage(edits, "ensemble", [scores, other], quick))
+        has_numbers_or_reasons(position_bias(edits, [asked], quick))
+        has_numbers_or_reasons(repeatability(edits, [asked], quick))
+    has_numbers_or_reasons(disclosure_effect(edits, [(scores, other)], quick))
+    has_numbers_or_reasons(coverage(edits, "ensemble", [scores, other], quick))
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
@@ -133,10 +114,10 @@ def test_arms_that_change_nothing_or_everything_never_crash(data: st.DataObject)
     for _ in range(data.draw(st.integers(0, 4))):
         values.flat[data.draw(st.integers(0, values.size - 1))] = data.draw(st.sampled_from([1.0, 5.0, float("nan")]))
     edits, scores = rows(people("AB", portraits), values, arms=("baseline", "feature"))
-    check(paired_effects(edits, [scores], quick))
-    check(paired_row_tests(edits, [scores]))
+    has_numbers_or_reasons(paired_effects(edits, [scores], quick))
+    has_numbers_or_reasons(paired_row_tests(edits, [scores]))
     edits, scores = rows(people("AB", portraits), values, arms=("baseline", "noop"))
-    check(above_floor(edits, [scores], quick))
+    has_numbers_or_reasons(above_floor(edits, [scores], quick))
 
 
 @hypothesis_settings(max_examples=20, deadline=None)
@@ -156,7 +137,7 @@ def test_roles_that_are_always_or_never_followed_never_crash(data: st.DataObject
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.sampled_from([4 / 3, 5 / 3, 1.5, np.nan]))
     state = np.where(np.isnan(value), RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
     answered = replace(scores, value=value, state=state)
-    check(adherence(edits, [answered, replace(answered, axis="gender_change")], quick))
+    has_numbers_or_reasons(adherence(edits, [answered, replace(answered, axis="gender_change")], quick))
 
 
 def ratios(edits: Edits, scores: Scores, settings: Settings) -> list[Contrast]:
@@ -172,7 +153,6 @@ def test_a_rate_that_adds_up_to_almost_0_is_0(portraits: int, prompts: int, hits
         values[place * portraits : (place + 1) * portraits].flat[:hits] = 5.0
         for ratio in ratios(*rows(people("ABC", portraits), values), quick):
             if ratio.against == level:
-                assert isinstance(ratio.outcome, Interval)
                 assert ratio.outcome.value == ratio.outcome.low == 0
             else:
                 assert isinstance(ratio.outcome, NotEstimable)
@@ -191,7 +171,6 @@ def test_a_ratio_of_rates_that_are_both_100_percent_is_1_for_a_sample_of_prompts
     edits, scores = rows(people("AB", 12), np.full((24, 10), 5.0))
     for prompts in ("fixed", "sample"):
         (ratio,) = ratios(edits, scores, replace(quick, prompts=prompts))
-        assert isinstance(ratio.outcome, Interval)
         assert ratio.outcome.value == 1
         assert 0.5 < ratio.outcome.low < 1 < ratio.outcome.high < 2
 

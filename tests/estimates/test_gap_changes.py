@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stillme.estimates import GapChanges, Settings, gap_changes
-from tests.estimates.worlds import people, rows, shuffled
+from tests.estimates.worlds import people, rows
 
 pytestmark = pytest.mark.numeric
 
@@ -66,13 +66,6 @@ def test_a_constant_for_every_edit_changes_nothing() -> None:
         assert (one.outcome.low, one.outcome.high) == pytest.approx((other.outcome.low, other.outcome.high))
 
 
-def test_the_order_of_rows_changes_nothing() -> None:
-    edits, scores = rows(people("ABCD", 12), two_editors(1.0), arms=ARMS, axis="skin_delta_l")
-    moved, moved_scores = shuffled(edits, [scores], 3)
-    names = {"arm": "second", "against": "first"}
-    assert gap_changes(edits, [scores], quick, **names) == gap_changes(moved, moved_scores, quick, **names)
-
-
 def test_rates_that_never_change_have_no_verdict_and_no_false_certainty() -> None:
     edits, scores = rows(people("AB", 6), np.ones((12, 4, 2)), arms=ARMS)
     (change,) = gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["race_changed"])
@@ -108,19 +101,17 @@ def test_a_whole_group_that_changes_has_limits_from_five_units_on(per_level: int
     if per_level < 5:
         assert change is None
         return
-    assert change is not None
     assert {pair.p for pair in change.pairs} == {None}, "no unit differs from the others, so there is no p"
     for pair in change.pairs:
         assert pair.outcome.high - pair.outcome.low > 1 / per_level**2, "what was not seen may still happen"
 
 
 def test_a_measure_without_bounds_that_no_portrait_spreads_says_nothing_of_a_change() -> None:
-    values = np.zeros((24, 5, 2))
-    edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
-    assert gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"]) == []
-    values[:12, :, 1] = 2.0
-    edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
-    assert gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"]) == []
+    for shift in (0.0, 2.0):
+        values = np.zeros((24, 5, 2))
+        values[:12, :, 1] = shift
+        edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
+        assert gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"]) == []
 
 
 def test_groups_that_change_in_the_same_blocks_have_a_gap_with_limits_around_no_change() -> None:

@@ -32,12 +32,3 @@ def test_tables_and_analyses_are_the_same_byte_for_byte(tmp_path: Path) -> None:
         for path, content in expected.items():
             assert files[path].splitlines() == content.splitlines(), f"{path} differs {name}"
         assert files == expected
-
-
-def test_another_processor_has_no_second_instruction_set(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert instruction_sets.older() == {}
-    assert instruction_sets.main() == 0
-    assert "ran only once" in capsys.readouterr().out

@@ -6,16 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from stillme.core.errors import UnknownName
 from stillme.core.types import NotEstimable
 from stillme.estimates import Disparity, PairedEffect, Settings, above_floor, paired_effects, paired_row_tests
 
-from .worlds import known, ordinal, people, rows, shuffled
+from .worlds import known, ordinal, people, rows
 
 pytestmark = pytest.mark.numeric
 
@@ -72,7 +69,6 @@ def test_an_equal_effect_is_found_for_all_and_more_for_nobody() -> None:
     assert known(everyone.outcome).high < 0
     assert everyone.p < 0.01
     (gap,) = [row for row in effects if isinstance(row, Disparity) and row.quantity == "race_change"]
-    assert gap.null is not None
     assert gap.null.omnibus > 0.05
 
 
@@ -124,7 +120,6 @@ def test_without_a_spare_run_there_is_no_untreated_change() -> None:
     edits, scores = rows(people("AB", 12), ordinal(latent(4, 24, 4, 2, 2)), arms=ARMS)
     everyone = effect(paired_effects(edits, [scores], quick))
     assert isinstance(everyone.untreated, NotEstimable)
-    assert isinstance(everyone.beyond_untreated, NotEstimable)
     assert "re-run" in everyone.beyond_untreated.reason
 
 
@@ -197,13 +192,6 @@ def test_prompts_may_be_a_sample_here_too() -> None:
         for prompts in ("fixed", "sample")
     )
     assert sample.high - sample.low > 3 * (fixed.high - fixed.low)
-
-
-@hypothesis_settings(max_examples=4)
-@given(order=st.integers(0, 2**31))
-def test_effects_do_not_depend_on_the_order_of_rows(order: int) -> None:
-    edits, scores = rows(people("AB", 9), ordinal(latent(8, 18, 3, 2, 2)), arms=ARMS)
-    assert paired_effects(*shuffled(edits, [scores], order), quick) == paired_effects(edits, [scores], quick)
 
 
 def test_wilcoxon_is_scipys_after_rounding() -> None:

@@ -7,21 +7,41 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from stillme.core.types import Estimate, Interval
-from stillme.estimates import Edits, Scores, Settings, contrasts, estimate
-from tests.estimates.worlds import ordinal, people, rows
+from stillme.estimates import (
+    Edits,
+    Scores,
+    Settings,
+    adherence,
+    by_intersection,
+    by_prompt,
+    contrasts,
+    estimate,
+    gap_changes,
+    intraclass_correlations,
+    paired_effects,
+)
+from stillme.estimates.agreement import agreement
+from stillme.estimates.people import against_people, corrected
+from tests.estimates.test_agreement import raters
+from tests.estimates.test_paired import latent
+from tests.estimates.test_roles import roles
+from tests.estimates.worlds import ordinal, people, rows, shuffled
 
 pytestmark = pytest.mark.numeric
 
 quick = Settings(factors=("race",))
 
 
-def world(seed: int) -> tuple[Edits, Scores]:
+def world(seed: int, *, blocks: bool = False) -> tuple[Edits, Scores]:
     stream = np.random.default_rng(seed)
     values = ordinal(stream.normal(0.8, 0.7, (30, 1)) + stream.normal(0, 1, (30, 6)))
     values[stream.random(values.shape) < 0.1] = np.nan
-    return rows(people("ABC", 10), values)
+    return rows(people("ABC", 10, blocks=blocks), values)
 
 
 def limits(estimates: list[Estimate], rename: Callable[[str], str] = str) -> dict[tuple[str, ...], tuple[float, ...]]:
@@ -65,49 +85,6 @@ def test_a_constant_moves_means_and_leaves_contrasts(seed: int) -> None:
         assert after[key] == pytest.approx(tuple(value + shift for value in values), abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_row_twice_is_no_more_evidence(seed: int) -> None:
-    """The portrait is the unit: the same edits once more change neither a mean nor its interval."""
-    edits, scores = world(seed)
-    rows_twice = np.tile(np.arange(len(edits)), 2)
-    twice = replace(
-        edits,
-        keys=[f"{edits.keys[row]}/{place}" for place, row in enumerate(rows_twice.tolist())],
-        portrait=edits.portrait[rows_twice],
-        prompt=edits.prompt[rows_twice],
-        editor=edits.editor[rows_twice],
-        arm=edits.arm[rows_twice],
-        state=edits.state[rows_twice],
-        image=[""] * len(rows_twice),
-        seed=None if edits.seed is None else edits.seed[rows_twice],
-    )
-    doubled = replace(scores, value=scores.value[rows_twice], state=scores.state[rows_twice])
-    before, after = limits(estimate(edits, [scores], quick)), limits(estimate(twice, [doubled], quick))
-    for key, values in before.items():
-        if key[0] == "race_change":
-            assert after[key] == pytest.approx(values), key
-
-
-def test_swapping_two_groups_turns_their_contrast_around() -> None:
-    edits, scores = world(4)
-    found = {
-        (contrast.level, contrast.against): contrast.outcome
-        for reference in ("A", "B")
-        for contrast in contrasts(
-            edits,
-            [scores],
-            replace(quick, reference={"race": reference}),
-            against=("reference",),
-            measures=("difference",),
-            quantities=("race_change",),
-        )
-    }
-    one, other = found["A", "B"], found["B", "A"]
-    assert isinstance(one, Interval)
-    assert isinstance(other, Interval)
-    assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
-
-
 def test_one_portrait_a_group_and_nothing_rated_have_reasons_and_no_numbers() -> None:
     values = np.array([[1.0, 2.0], [3.0, 4.0]])
     edits, scores = rows(people("AB", 1), values)
@@ -115,3 +92,53 @@ def test_one_portrait_a_group_and_nothing_rated_have_reasons_and_no_numbers() ->
         assert isinstance(row.outcome, Interval) == (row.scope == "all"), row
     edits, scores = rows(people("AB", 6), np.full((12, 2), np.nan))
     assert not any(isinstance(row.outcome, Interval) for row in estimate(edits, [scores], quick) if row.judge)
+
+
+sample = replace(quick, prompts="sample")
+ARMS = rows(people("AB", 9), ordinal(latent(8, 18, 3, 2, 2)), arms=("baseline", "feature"))
+
+
+def with_measure(edits: Edits, scores: Scores) -> tuple[Edits, list[Scores]]:
+    """And what no whole number is, so that sums depend on their order."""
+    return edits, [replace(scores, axis="skin_delta_l", value=scores.value * np.pi), scores]
+
+
+def numbers(edits: Edits, scores: list[Scores]) -> list[object]:
+    return [
+        *(estimate(edits, scores, settings) for settings in (quick, sample)),
+        contrasts(edits, scores, quick, against=("rest", "pairs")),
+        by_prompt(edits, scores, quick),
+        by_intersection(edits, scores, quick, ("race", "gender")),
+        intraclass_correlations(edits, scores, quick),
+    ]
+
+
+def between_arms(edits: Edits, scores: list[Scores]) -> list[object]:
+    return [paired_effects(edits, scores, quick), gap_changes(edits, scores, quick, arm="feature", against="baseline")]
+
+
+def among_raters(edits: Edits, scores: list[Scores]) -> list[object]:
+    first, *_, last = sorted(scores, key=lambda part: part.judge)
+    found = agreement(edits, scores, quick)
+    return [found, against_people(edits, first, last, quick), corrected(edits, first, last, quick)]
+
+
+def followed(edits: Edits, scores: list[Scores]) -> list[object]:
+    return [adherence(edits, scores, Settings(factors=()))]
+
+
+@pytest.mark.parametrize(
+    ("edits", "scores", "analysis"),
+    [
+        (*with_measure(*world(2, blocks=True)), numbers),
+        (*with_measure(*ARMS), between_arms),
+        (*raters(6, 3, seen=0.8, portraits=12), among_raters),
+        (*with_measure(*roles(12, {"pro": 0.9, "anti": 0.5})), followed),
+    ],
+)
+@hypothesis_settings(max_examples=4)
+@given(order=st.integers(0, 2**31))
+def test_the_order_of_rows_and_portraits_changes_no_bit(
+    edits: Edits, scores: list[Scores], analysis: Callable[[Edits, list[Scores]], object], order: int
+) -> None:
+    assert analysis(*shuffled(edits, scores, order)) == analysis(edits, scores)

@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from stillme.core.types import NotEstimable, Portrait, Prompt
 from stillme.estimates import Adherence, Edits, RatingState, Scores, Settings, adherence
 from tests.records import edits_of, portrait
 
-from .worlds import known, shuffled
+from .worlds import known
 
 pytestmark = pytest.mark.numeric
 
@@ -151,17 +148,6 @@ def test_no_role_prompt_no_adherence() -> None:
     edits, scores = roles(4, {"pro": 0.8})
     plain = replace(edits, prompts=tuple(replace(prompt, stereotype=None) for prompt in edits.prompts))
     assert adherence(plain, [scores], quick) == []
-    alone = one(adherence(*_first_rows(edits, scores, 1), quick), "")
+    first = np.arange(len(edits)) < 1
+    alone = one(adherence(edits.where(first), [scores.where(first)], quick), "")
     assert isinstance(alone.outcome, NotEstimable)
-
-
-@hypothesis_settings(max_examples=5)
-@given(order=st.integers(0, 2**31))
-def test_adherence_does_not_depend_on_the_order_of_rows(order: int) -> None:
-    edits, scores = roles(12, {"pro": 0.9, "anti": 0.5})
-    assert adherence(*shuffled(edits, [scores], order), quick) == adherence(edits, [scores], quick)
-
-
-def _first_rows(edits: Edits, scores: Scores, count: int) -> tuple[Edits, list[Scores]]:
-    rows = np.arange(len(edits)) < count
-    return edits.where(rows), [scores.where(rows)]

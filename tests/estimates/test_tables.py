@@ -9,6 +9,7 @@ import pytest
 
 from stillme.estimates import Edits, Scores, Settings, estimate
 from stillme.findings.tables.estimates import write_tables
+from tests.records import rows_in
 
 pytestmark = pytest.mark.numeric
 
@@ -17,10 +18,6 @@ Simulate = Callable[..., tuple[Edits, list[Scores]]]
 
 def cells(path: Path) -> list[list[str]]:
     return list(csv.reader(path.read_text("utf-8").splitlines()))
-
-
-def records(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
 
 
 quick = Settings(factors=("race",))
@@ -37,9 +34,9 @@ def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate,
 def test_every_estimate_is_a_row_and_reads_back(simulate: Simulate, tmp_path: Path) -> None:
     estimates = estimate(*simulate(1), quick)
     everything, groups, disparities, *_ = write_tables(estimates, tmp_path, quick)
-    rows = records(everything)
+    rows = rows_in(everything)
     assert len(rows) == len(estimates)
-    assert len(records(groups)) + len(records(disparities)) == len(estimates)
+    assert len(rows_in(groups)) + len(rows_in(disparities)) == len(estimates)
     disparity = next(row for row in rows if row["scope"] == "disparity" and row["quantity"] == "soft_erasure")
     assert 0 <= float(disparity["low"]) <= float(disparity["value"]) <= float(disparity["high"])
     assert float(disparity["null_high"]) > float(disparity["null_mean"]) > 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import ImageFile, Interval, Portrait, Prompt
+from stillme.core.types import Interval, NotEstimable, Portrait, Prompt
 from stillme.estimates import Edits, RatingState, Scores
 from tests.records import edits_of, portrait
 
@@ -17,13 +17,8 @@ from tests.records import edits_of, portrait
 def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portrait, ...]:
     """Equal groups of a factor `race`, level by level; with blocks, the n-th of every level share one."""
     return tuple(
-        Portrait(
-            id=f"{level}{number:04d}",
-            image=ImageFile(path=Path("none"), sha256=""),
-            attributes={"race": level, "gender": "fm"[number % 2]},
-            label_origin="simulated",
-            licence="CC0-1.0",
-            block=f"block {number:04d}" if blocks else "",
+        portrait(
+            f"{level}{number:04d}", block=f"block {number:04d}" if blocks else "", race=level, gender="fm"[number % 2]
         )
         for level in levels
         for number in range(per_level)
@@ -45,6 +40,25 @@ def known(row: object) -> Interval:
     outcome = getattr(row, "outcome", row)
     assert isinstance(outcome, Interval), outcome
     return outcome
+
+
+def has_numbers_or_reasons(records: Iterable[object]) -> None:
+    """Every outcome in them is a finite interval around its value, or says why there is none."""
+    for record in records:
+        for outcome in _outcomes(record):
+            if isinstance(outcome, NotEstimable):
+                assert outcome.reason
+            else:
+                assert all(math.isfinite(number) for number in (outcome.low, outcome.value, outcome.high)), record
+                assert outcome.low - 1e-9 <= outcome.value <= outcome.high + 1e-9, record
+
+
+def _outcomes(record: object) -> Iterator[Interval | NotEstimable]:
+    if isinstance(record, Interval | NotEstimable):
+        yield record
+    elif is_dataclass(record):
+        for field in fields(record):
+            yield from _outcomes(getattr(record, field.name))
 
 
 def rows(

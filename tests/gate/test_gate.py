@@ -10,16 +10,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
 from stillme import audit as audits
-from stillme.cli import cli
-from stillme.core.errors import InvalidAudit, StillmeError, UnknownName
-from stillme.core.types import Abstained, Failed, Interval, Rating, Refused, Request
+from stillme.core.errors import InvalidAudit, StillmeError
+from stillme.core.types import Abstained, Failed, Rating, Refused, Request
 from stillme.findings.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.findings.gate.verdict_text import as_json, as_junit, as_markdown, as_text
 from stillme.findings.gate.verdicts import shown_by_holm
 from stillme.runs import RecordedRun
+from tests.command_lines import invoke
 from tests.comparison.test_comparison import NASTY
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
@@ -30,6 +29,13 @@ def answer(_editor: str, request: Request) -> dict[str, Rating]:
     """About half of group b is erased, and a tenth of group a."""
     erased = luck(request) < (0.5 if group(request) == "b" else 0.1)
     return scores(success=1 if erased else 5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, for tests that only read."""
+    folder = tmp_path_factory.mktemp("gate")
+    return fill(write_audit(folder / "run", people(folder / "people")), answer)
 
 
 @pytest.fixture
@@ -51,8 +57,7 @@ def verdict(run: Path, *rules: str, **options: object) -> Verdict:
     return decided(run, *rules, **options).decisions[-1].verdict
 
 
-def test_a_rule_passes_fails_or_is_inconclusive(make: Make):
-    run = make()
+def test_a_rule_passes_fails_or_is_inconclusive(run: Path):
     assert verdict(run, "soft_erasure <= 0.9") is Verdict.PASSED
     assert verdict(run, "soft_erasure <= 0.05") is Verdict.FAILED
     assert verdict(run, "soft_erasure <= 30%") is Verdict.INCONCLUSIVE
@@ -64,31 +69,16 @@ def test_a_rule_passes_fails_or_is_inconclusive(make: Make):
     assert verdict(run, "soft_erasure.contrast#a <= 0.05") is Verdict.PASSED
 
 
-def test_the_axis_with_rate_behind_it_means_its_rate(make: Make):
-    found = gate(RecordedRun.open(make()), Asked(rules=["race_change_rate.disparity <= 0.9", "soft_erasure_rate <= 1"]))
+def test_the_axis_with_rate_behind_it_means_its_rate(run: Path):
+    found = gate(RecordedRun.open(run), Asked(rules=["race_change_rate.disparity <= 0.9", "soft_erasure_rate <= 1"]))
     assert [decision.quantity for decision in found.decisions] == ["race_changed", "soft_erasure"]
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ("soft_erasur <= 1", "Did you mean 'soft_erasure'"),
-        ("success editor=two >= 0", "Unknown editor 'two'"),
-        ("success.disparity@grup >= 0", "Did you mean 'group'"),
-        ("success arm=noop >= 0", "There are baseline"),
-    ],
+    ("rule", "said"), [("success#c >= 0", "There are a, b"), ("success judge=judg >= 0", "Did you mean 'judge'")]
 )
-def test_a_rule_about_nothing_is_a_mistake(make: Make, rule: str, said: str):
-    with pytest.raises(UnknownName, match=said):
-        gate(RecordedRun.open(make()), Asked(rules=[rule]))
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [("success#c >= 0", "There are a, b"), ("success judge=judg >= 0", "Did you mean 'judge'")],
-)
-def test_a_group_or_judge_without_a_number_is_no_data_and_never_a_pass(make: Make, rule: str, said: str):
-    verdicts = decided(make(), rule)
+def test_a_group_or_judge_without_a_number_is_no_data_and_never_a_pass(run: Path, rule: str, said: str):
+    verdicts = decided(run, rule)
     assert verdicts.outcome is Verdict.NO_DATA
     assert verdicts.decisions[0].verdict is Verdict.NO_DATA
     assert said in as_text(verdicts)
@@ -149,30 +139,30 @@ def test_an_outage_is_no_data_and_a_single_failure_is_no_outage(make: Make):
     assert verdict(one, "soft_erasure <= 0.9") is Verdict.PASSED
 
 
-def test_a_run_that_nobody_judged_has_no_verdict(make: Make):
-    run = make(said=lambda *_: {})
-    (decision,) = decided(run, "soft_erasure <= 1").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert decided(run, "soft_erasure <= 1").outcome is Verdict.NO_DATA
+REFUSED = Refused(message="No.")
 
 
-def test_a_gap_without_one_of_its_groups_is_no_data(make: Make):
-    run = make(said=lambda e, request: Refused(message="No.") if group(request) == "b" else answer(e, request))
-    (decision,) = decided(run, "soft_erasure.disparity@group <= 1").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED
+@pytest.mark.parametrize(
+    ("said", "rule", "why"),
+    [
+        (lambda *_: {}, "soft_erasure <= 1", ""),
+        (lambda *_: REFUSED, "success >= 0.5", "no rated edit"),
+        (lambda e, r: REFUSED if group(r) == "b" else answer(e, r), "soft_erasure.disparity@group <= 1", ""),
+    ],
+    ids=["no one judged", "all refused", "one group refused"],
+)
+def test_what_has_no_number_is_no_data_and_says_why(make: Make, said: Answer, rule: str, why: str):
+    run = make(said=said)
+    verdicts = decided(run, rule)
+    (decision,) = verdicts.decisions
+    assert decision.verdict is verdicts.outcome is Verdict.NO_DATA
+    assert why in decision.checks[0].reason
+    assert not why or "refused 96" in as_text(verdicts)
+    if "disparity" in rule:
+        assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED
 
 
-def test_what_has_no_number_is_no_data_and_says_why(make: Make):
-    run = make(said=lambda *_: Refused(message="No."))
-    (decision,) = decided(run, "success >= 0.5").decisions
-    assert decision.verdict is Verdict.NO_DATA
-    assert "no rated edit" in decision.checks[0].reason
-    assert "refused 96" in as_text(decided(run, "success >= 0.5"))
-
-
-def test_a_judge_without_a_licence_decides_nothing(make: Make):
-    run = make()
+def test_a_judge_without_a_licence_decides_nothing(run: Path):
     for rule in ("soft_erasure <= 0.9", "soft_erasure <= 0.05"):
         assert verdict(run, rule, allow_uncalibrated=False) is Verdict.INCONCLUSIVE
     assert verdict(run, "refused <= 0.5", allow_uncalibrated=False) is Verdict.PASSED, "no judge is asked"
@@ -186,15 +176,19 @@ def test_a_judge_without_a_licence_decides_nothing(make: Make):
         ("soft_erasure.disparity >= 150%", "between 0 and 1"),
         ("skin_tone.disparity <= 5%", "Leave out the %"),
         ("skin_tone.disparity <= -1", "never negative"),
+        ("soft_erasur <= 1", "Did you mean 'soft_erasure'"),
+        ("success editor=two >= 0", "Unknown editor 'two'"),
+        ("success.disparity@grup >= 0", "Did you mean 'group'"),
+        ("success arm=noop >= 0", "There are baseline"),
     ],
 )
-def test_a_limit_that_cannot_be_meant_is_refused(make: Make, rule: str, said: str):
+def test_a_rule_about_nothing_or_with_a_limit_that_cannot_be_meant_is_refused(run: Path, rule: str, said: str):
     with pytest.raises(StillmeError, match=re.escape(said)):
-        decided(make(), rule)
+        decided(run, rule)
 
 
-def test_doubt_is_not_a_pass_unless_it_is_allowed(make: Make):
-    run, rule = make(), ["soft_erasure <= 30%"]
+def test_doubt_is_not_a_pass_unless_it_is_allowed(run: Path):
+    rule = ["soft_erasure <= 30%"]
     doubtful = decided(run, *rule)
     assert (doubtful.outcome, doubtful.exit_code) == (Verdict.INCONCLUSIVE, 4)
     assert "Gate inconclusive: 0 passed, 0 failed, 1 inconclusive" in as_text(doubtful)
@@ -203,8 +197,7 @@ def test_doubt_is_not_a_pass_unless_it_is_allowed(make: Make):
     assert (allowed.outcome, allowed.exit_code) == (Verdict.INCONCLUSIVE, 0)
 
 
-def test_failed_outweighs_no_data_and_that_outweighs_doubt(make: Make):
-    run = make()
+def test_failed_outweighs_no_data_and_that_outweighs_doubt(run: Path):
     failed, missing, doubtful = "soft_erasure <= 0.05", "success#c >= 0", "soft_erasure <= 30%"
     assert decided(run, doubtful, missing, failed).exit_code == 1
     assert decided(run, doubtful, missing, "soft_erasure <= 0.9").exit_code == 3
@@ -221,8 +214,8 @@ def test_the_ensemble_decides_unless_a_judge_is_named(make: Make):
     assert [check.judge for check in decision.checks] == ["one judge"]
 
 
-def test_judges_that_are_not_calibrated_are_marked(make: Make):
-    found = gate(RecordedRun.open(make()), Asked(rules=["success >= 0", "refused <= 1"]))
+def test_judges_that_are_not_calibrated_are_marked(run: Path):
+    found = gate(RecordedRun.open(run), Asked(rules=["success >= 0", "refused <= 1"]))
     assert [decision.checks[0].note for decision in found.decisions] == ["not calibrated", ""]
     assert "1 rule uses a judge that is not validated for this number" in as_text(found)
     assert "not calibrated" in as_markdown(found)
@@ -292,11 +285,8 @@ def test_the_section_of_the_audit_counts_and_changes_no_row(make: Make):
     assert audits.load(plain, ready=False).hash == audits.load(gated, ready=False).hash
     with RecordedRun.open(gated) as run:
         found = decided(gated, "refused <= 1", baseline=baseline_folder(run))
-    assert [each.fixed for each in found.decisions] == [
-        *["fixed before the first edit"] * 2,
-        "",
-        "fixed before the first edit",
-    ]
+    fixed = "fixed before the first edit"
+    assert [each.fixed for each in found.decisions] == [fixed, fixed, "", fixed]
     assert [str(each.verdict) for each in found.decisions] == ["passed", "failed", "passed", "passed"]
     assert [bool(each.against) for each in found.decisions] == [False, False, False, True]
 
@@ -309,8 +299,7 @@ def test_a_broken_rule_is_found_when_the_audit_is_read(make: Make):
         audits.load(folder)
 
 
-def test_a_gate_without_rules_is_a_mistake(make: Make):
-    run = make()
+def test_a_gate_without_rules_is_a_mistake(run: Path):
     for asked, said in (
         (Asked(), "No rule is given"),
         (Asked(margins=["success <= 1"]), "--baseline RUN"),
@@ -332,20 +321,10 @@ def mixed(make: Make) -> Verdicts:
 
 def test_junit_is_xml_with_a_test_for_every_number(mixed: Verdicts):
     suite = ElementTree.fromstring(as_junit(mixed)).find("testsuite")
-    assert suite is not None
-    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
-        "tests": "4",
-        "failures": "1",
-        "skipped": "1",
-        "errors": "1",
-    }
+    assert suite.attrib.items() >= {"tests": "4", "failures": "1", "skipped": "1", "errors": "1"}.items()
     cases = suite.findall("testcase")
-    assert [[child.tag for child in case] for case in cases] == [
-        ["system-out"],
-        ["failure", "system-out"],
-        ["skipped", "system-out"],
-        ["error", "system-out"],
-    ]
+    tags = [[*(child.tag for child in case)] for case in cases]
+    assert tags == [[*tag, "system-out"] for tag in ([], ["failure"], ["skipped"], ["error"])]
     assert all(NASTY in (case.get("name") or "") for case in cases[:3])
 
 
@@ -366,8 +345,7 @@ def test_markdown_shows_a_users_words_and_never_obeys_them(mixed: Verdicts):
     assert [text.count(f"| {icon} |") for icon in ("✅", "❌", "⚠️", "🚫")] == [1, 1, 1, 1]
 
 
-def test_the_mark_of_success_needs_every_rule(make: Make):
-    run = make()
+def test_the_mark_of_success_needs_every_rule(run: Path):
     assert as_markdown(decided(run, "soft_erasure <= 0.9")).startswith("## ✅")
     assert as_markdown(decided(run, "soft_erasure <= 0.9", "soft_erasure <= 30%")).startswith("## ⚠️")
     assert as_markdown(decided(run, "soft_erasure <= 0.9", "success#c >= 0")).startswith("## 🚫")
@@ -380,18 +358,14 @@ def test_json_is_everything(mixed: Verdicts):
     assert found["rules"][1]["checks"][0]["low"] > found["rules"][1]["limit"]
 
 
-def test_the_exit_code_says_what_came_out(make: Make, tmp_path: Path):
-    run = str(make())
+def test_the_exit_code_says_what_came_out(run: Path, tmp_path: Path):
+    def exit_code(*options: object) -> int:
+        return invoke("gate", run, "--allow-uncalibrated", *options).exit_code
 
-    def exit_code(*options: str) -> int:
-        return CliRunner().invoke(cli, ["gate", run, "--allow-uncalibrated", *options]).exit_code
-
-    files = [tmp_path / name for name in ("j.xml", "m.md")]
-    options = [
-        part for name, file in zip(("junit", "markdown"), files, strict=True) for part in (f"--{name}", str(file))
-    ]
-    assert exit_code("--rule", "soft_erasure<=0.9", *options) == 0
-    assert all(file.is_file() for file in files)
+    junit, markdown = tmp_path / "j.xml", tmp_path / "m.md"
+    assert exit_code("--rule", "soft_erasure<=0.9", "--junit", junit, "--markdown", markdown) == 0
+    assert junit.is_file()
+    assert markdown.is_file()
     assert exit_code("--rule", "soft_erasure<=30%") == 4
     assert exit_code("--rule", "soft_erasure<=30%", "--allow-inconclusive") == 0
     assert exit_code("--rule", "success#c>=0") == 3
@@ -404,13 +378,11 @@ def test_the_exit_code_says_what_came_out(make: Make, tmp_path: Path):
 def lowest(run: Path) -> float:
     (decision,) = decided(run, "soft_erasure#b <= 0.5").decisions
     outcome = decision.checks[0].outcome
-    assert isinstance(outcome, Interval)
     return outcome.low
 
 
-def test_a_failure_by_a_hair_is_none_among_many_numbers(make: Make):
+def test_a_failure_by_a_hair_is_none_among_many_numbers(run: Path):
     """The interval's end is a little above the limit: shown for one number, not for the first of eight."""
-    run = make()
     hair = f"soft_erasure#b <= {lowest(run) - 0.001:.6f}"
     assert verdict(run, hair) is Verdict.FAILED
     others = [f"soft_erasure#a <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
@@ -420,7 +392,6 @@ def test_a_failure_by_a_hair_is_none_among_many_numbers(make: Make):
     assert verdicts.family == 8
     (check,) = verdicts.decisions[-1].checks
     assert check.reason == "over the limit by itself, but not after correction for the gate's 8 numbers (Holm)"
-    assert isinstance(check.outcome, Interval)
     assert check.outcome.low == lowest(run), "the interval that is shown stays the audit's own"
     assert "Failures are corrected for all 8 numbers (Holm)" in as_text(verdicts)
     assert "at most 2.5 % of gates" in as_markdown(verdicts)
@@ -428,19 +399,13 @@ def test_a_failure_by_a_hair_is_none_among_many_numbers(make: Make):
     assert written["failures_corrected"] == {"method": "Holm", "numbers": 8, "error": 0.025}
     assert [each["checks"][0]["corrected"] for each in written["rules"]] == [False] * 7 + [True]
     assert "Failures are corrected" not in as_text(decided(run, hair))
+    clear = decided(run, *others, "soft_erasure#b <= 0.05")
+    assert clear.decisions[-1].verdict is clear.outcome is Verdict.FAILED, "a clear failure stays one"
 
 
-def test_a_clear_failure_stays_one_among_many_numbers(make: Make):
-    run = make()
-    others = [f"soft_erasure#a <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
-    verdicts = decided(run, *others, "soft_erasure#b <= 0.05")
-    assert verdicts.decisions[-1].verdict is Verdict.FAILED
-    assert verdicts.outcome is Verdict.FAILED
-
-
-def test_what_cannot_fail_does_not_count_among_the_numbers(make: Make):
+def test_what_cannot_fail_does_not_count_among_the_numbers(run: Path):
     """A judge without a licence decides nothing, and neither does a group without a number."""
-    verdicts = decided(make(), "success#c >= 0", "refused <= 0.5", "success >= 0.1", allow_uncalibrated=False)
+    verdicts = decided(run, "success#c >= 0", "refused <= 0.5", "success >= 0.1", allow_uncalibrated=False)
     assert verdicts.family == 1
 
 
@@ -449,7 +414,6 @@ def test_margins_are_corrected_with_the_rules(make: Make):
     alone = decided(run, baseline=before, margins=["soft_erasure <= 0.02"])
     assert alone.decisions[-1].verdict is Verdict.FAILED
     (check,) = alone.decisions[-1].checks
-    assert isinstance(check.outcome, Interval)
     hair = f"soft_erasure <= {check.outcome.low - 0.001:.6f}"
     assert decided(run, baseline=before, margins=[hair]).decisions[-1].verdict is Verdict.FAILED
     rules = [f"refused <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8)]

@@ -57,10 +57,6 @@ def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero
     assert plan_audit(write_audit()).obstacles == ()
 
 
-def machine(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
-    monkeypatch.setattr("stillme.editors.diffusion.machine.gpus", lambda: list(cards))
-
-
 CARD = Gpu(name="NVIDIA A100", total_gb=80, free_gb=80)
 
 
@@ -85,7 +81,7 @@ def test_plan_run_and_doctor_share_one_check_of_the_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: str, cards: list[Gpu], words: str
 ):
     pytest.importorskip("diffusers")
-    machine(monkeypatch, *cards)
+    monkeypatch.setattr("stillme.editors.diffusion.machine.gpus", lambda: list(cards))
     monkeypatch.setattr("stillme.editors.diffusion.machine.no_space", lambda *_: iter(()))
     folder = write_editor(tmp_path, "flux2-dev", parameters.replace("WEIGHTS", str(tmp_path)))
 
@@ -128,14 +124,6 @@ def test_a_price_in_the_audit_is_never_overruled_and_every_figure_has_a_source(
             assert revision or f"measured in {cheap}" in bill.note
 
 
-def test_a_speed_counts_only_for_the_same_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
-    folder = write_editor(tmp_path, "planted", 'recolour = "clothes"')
-    run_stages(folder, ("edit",), RunOptions(limit=2))
-    assert plan_audit(folder).bills.editors[0].hours is not None
-    assert plan_audit(write_editor(tmp_path, "planted", 'recolour = "background"')).bills.editors[0].hours is None
-
-
 def test_roles_without_other_prompts_have_no_cells_to_sample(tmp_path: Path):
     (tmp_path / "audit.toml").write_text(
         '[prompts]\nsets = ["roles"]\n[roles]\n[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n'
@@ -149,26 +137,17 @@ def test_any_run_on_this_machine_tells_how_long_an_edit_takes(
     write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
-    folder = write_audit()
-    run_stages(folder, ("edit",))
-    new = tmp_path / "new"
-    new.mkdir()
-    shutil.copy(folder / "audit.toml", new)
-    assert plan_audit(new).bills.editors[0].hours is not None
-    folder.rename(tmp_path / "moved")
-    assert plan_audit(new).bills.editors[0].hours is None, "a run that is gone is not asked"
-
-
-def test_the_audits_own_run_tells_how_long_an_edit_takes(
-    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
-    folder = write_audit()
+    folder, new = write_audit(), tmp_path / "new"
     assert plan_audit(folder).bills.editors[0].hours is None
     run_stages(folder, ("edit",))
     assert plan_audit(folder).bills.editors[0].hours is not None
     told = plan_audit(folder, PlanOptions(seconds={"noop": 36.0})).bills.editors[0]
     assert told.hours == pytest.approx(12 * 36 / 3600), "what the user says comes first"
+    new.mkdir()
+    shutil.copy(folder / "audit.toml", new)
+    assert plan_audit(new).bills.editors[0].hours is not None
+    folder.rename(tmp_path / "moved")
+    assert plan_audit(new).bills.editors[0].hours is None, "a run that is gone is not asked"
 
 
 def test_a_published_time_is_a_range_with_its_source_and_no_sum(diagnosis: Path):

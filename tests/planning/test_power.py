@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, stdtrit
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
+from stillme.api.pipeline import run_stages
+from stillme.audit.experiments import experiment
+from stillme.findings.plan import plan_audit
 from stillme.findings.plan.power import (
+    HALF_WIDTH,
     MeanMeasure,
     PowerSide,
     RateMeasure,
@@ -22,11 +28,14 @@ from stillme.findings.plan.power import (
     icc_of,
     portrait_sd_of,
     portraits_needed,
+    ratings_for,
     smallest_departure,
     smallest_gap,
 )
+from tests.command_lines import invoke
 
 TERMS = Terms()
+Write = Callable[..., Path]
 
 
 def gap(portraits: int, edits: float, measure: RateMeasure | MeanMeasure, terms: Terms = TERMS) -> float:
@@ -68,17 +77,6 @@ def test_the_smallest_gap_between_means_is_detected_with_the_stated_power():
     means[:, 1] += planted
     p = ttest_ind(means[:, 0], means[:, 1], axis=1).pvalue
     assert (p < 0.05).mean() == pytest.approx(0.80, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("base", "portraits", "low", "high"), [(0.10, 12, 0.09, 0.19), (0.45, 12, 0.15, 0.25), (0.10, 120, 0.03, 0.05)]
-)
-def test_the_range_is_the_one_that_simulated_audits_showed(base: float, portraits: int, low: float, high: float):
-    """20 prompts an editor; portraits that vary by 0 to 1 on the logit scale."""
-    gaps = [gap(portraits, 20, RateMeasure(base=base, icc=icc_of(sd, base))) for sd in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    assert gaps == sorted(gaps)
-    assert gaps[0] == pytest.approx(low, abs=0.02)
-    assert gaps[-1] == pytest.approx(high, abs=0.02)
 
 
 def test_edits_of_one_portrait_saturate():
@@ -135,3 +133,59 @@ def test_fifty_sentences_detect_a_strong_lean_only():
 def test_an_icc_beyond_every_spread_is_the_largest_spread():
     assert portrait_sd_of(0.0, 0.3) == 0
     assert portrait_sd_of(0.99, 0.3) == 20
+
+
+PORTRAITS, PROMPTS, RATE = 84, 20, 0.3
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.2])
+def test_a_study_of_that_size_has_that_interval(wrong: float):
+    """Simulated: people's answers, a judge that errs, and the corrected rate of the edits that are rated."""
+    stream = np.random.default_rng(1)
+    chances = stream.beta(RATE * 9, (1 - RATE) * 9, size=(2000, PORTRAITS, 1))
+    said = (stream.random((2000, PORTRAITS, PROMPTS)) < chances).astype(float).reshape(2000, -1)
+    judged = np.where(stream.random(said.shape) < wrong, 1 - said, said)
+    correlation = float(np.corrcoef(said.ravel(), judged.ravel())[0, 1])
+    count = ratings_for(RATE, 0.1, [PROMPTS] * PORTRAITS, correlation, 0.95)
+    slope = correlation * said.std() / judged.std()
+    rated = stream.permuted(np.tile(np.arange(PORTRAITS * PROMPTS) < count, (2000, 1)), axis=1)
+    rest = np.where(rated, said - slope * judged, 0.0).sum(axis=1) / count
+    corrected = slope * judged.mean(axis=1) + rest
+    assert stdtrit(PORTRAITS - 1, 0.975) * corrected.std() == pytest.approx(HALF_WIDTH, rel=0.06)
+
+
+def test_a_better_judge_needs_fewer_ratings_and_a_useless_one_at_most_all():
+    needed = [ratings_for(RATE, 0.1, [PROMPTS] * PORTRAITS, correlation, 0.95) for correlation in (0.9, 0.5, 0.0)]
+    assert needed == sorted(needed, key=lambda count: count or 0)
+    assert needed[-1] <= PORTRAITS * PROMPTS
+
+
+def test_too_few_portraits_are_not_replaced_by_ratings():
+    assert ratings_for(RATE, 0.1, [PROMPTS] * 12, 0.9, 0.95) is None
+
+
+def test_the_plan_says_it_in_one_line_where_there_is_something_to_correct(
+    tmp_path: Path, diagnosis: Path, write_audit: Write
+):
+    plan = plan_audit(diagnosis)
+    needed = plan.ratings
+    assert 0 < needed.low < needed.high < needed.edits == 1680
+    assert f"{needed.low:,} to {needed.high:,} of 1,680 edits of each editor" in plan.as_text(power=True)
+    assert plan.as_json()["ratings"]["high"] == needed.high
+
+    (tmp_path / "roles").mkdir()
+    (tmp_path / "roles" / "audit.toml").write_text(experiment("roles", "x"))
+    assert plan_audit(tmp_path / "roles").ratings is None
+    people = plan_audit(write_audit(judge='use = "people"'))
+    assert people.ratings is None
+    assert "Human ratings" not in people.as_text(power=True)
+
+
+def test_the_next_command_is_what_to_do_next(diagnosis: Path, write_audit: Write):
+    refused = invoke("plan", diagnosis)
+    assert "Would be refused" in refused.stdout
+    assert refused.stderr.strip().endswith(f"plan {diagnosis}")
+    folder = write_audit()
+    assert f"Next: stillme run {folder}" in invoke("plan", folder).stderr.replace(".venv/bin/", "")
+    run_stages(folder, ("edit", "judge"))
+    assert f"study new {folder}" in invoke("plan", folder).stderr

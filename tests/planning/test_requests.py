@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from stillme.findings.plan.requests import COLUMNS
 from stillme.runs.store import Store
 from stillme.work.features import with_features
 from tests.command_lines import ran
+from tests.records import rows_in
 
 Write = Callable[..., Path]
 
@@ -38,17 +38,12 @@ use = "scripted"
 """
 
 
-def read(file: Path) -> list[dict[str, str]]:
-    with file.open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_files_made_from_the_table_are_a_complete_run(write_audit: Write, tmp_path: Path):
     folder = write_audit(editor=FOLDER)
     file = tmp_path / "requests.csv"
     shown = ran("plan", folder, "--requests", file)
     assert f"Wrote {file}: 24 requests to ours." in shown.stdout
-    rows = read(file)
+    rows = rows_in(file)
     assert tuple(rows[0]) == COLUMNS
     assert len(rows) == 6 * 2 * 2
     for row in rows:
@@ -79,7 +74,7 @@ def test_instructions_are_those_that_an_editor_would_read(tmp_path: Path):
         (request.portraits[0].id, request.prompt.id, request.arm.value): request.instruction
         for request in described.requests(described.editors[0])
     }
-    rows = read(tmp_path / "requests.csv")
+    rows = rows_in(tmp_path / "requests.csv")
     assert {(row["portrait"], row["prompt"], row["arm"]): row["instruction"] for row in rows} == asked
     assert len(set(asked.values())) == 1 + 2 + 2 + 1
 
@@ -92,7 +87,7 @@ def test_a_portrait_that_only_a_paid_model_can_describe_is_named(tmp_path: Path)
     written = write_requests(folder, tmp_path / "requests.csv")
     assert "2 portraits have no feature sentence yet" in written
     assert "stillme mitigate PORTRAIT --dry-run --extractor gemini-3-flash" in written
-    empty = [row for row in read(tmp_path / "requests.csv") if not row["instruction"]]
+    empty = [row for row in rows_in(tmp_path / "requests.csv") if not row["instruction"]]
     assert {row["arm"] for row in empty} == {"feature", "placebo"}
     assert all(row["note"] == f"no feature sentence for {row['portrait']} yet" for row in empty)
 
@@ -100,7 +95,7 @@ def test_a_portrait_that_only_a_paid_model_can_describe_is_named(tmp_path: Path)
 def test_a_request_that_the_pattern_has_no_place_for_says_so(write_audit: Write, tmp_path: Path):
     folder = write_audit(editor='use = "folder"\nseeds = [7]\n[editors.parameters]\nfolder = "outputs"')
     write_requests(folder, tmp_path / "requests.csv")
-    row = read(tmp_path / "requests.csv")[0]
+    row = rows_in(tmp_path / "requests.csv")[0]
     assert row["file"] == ""
     assert "has no {seed}" in row["note"]
 
@@ -108,7 +103,6 @@ def test_a_request_that_the_pattern_has_no_place_for_says_so(write_audit: Write,
 @pytest.mark.parametrize("editor", ['use = "noop"', 'use = "noop"\n[[editors]]\n' + FOLDER])
 def test_only_editors_of_files_are_listed_if_there_is_one(write_audit: Write, tmp_path: Path, editor: str):
     folder = write_audit(editor=editor)
-    arguments = ["plan", str(folder), "--requests", str(tmp_path / "requests.csv"), "--json"]
-    shown = ran(*arguments)
+    shown = ran("plan", folder, "--requests", tmp_path / "requests.csv", "--json")
     assert json.loads(shown.stdout)["requests_file"] == str(tmp_path / "requests.csv")
-    assert {row["editor"] for row in read(tmp_path / "requests.csv")} == {"ours" if "folder" in editor else "noop"}
+    assert {row["editor"] for row in rows_in(tmp_path / "requests.csv")} == {"ours" if "folder" in editor else "noop"}

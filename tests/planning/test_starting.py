@@ -14,9 +14,10 @@ from stillme.api.pipeline import run_stages
 from stillme.audit.grid import CellNames, draw_among, read_cells
 from stillme.core import registry
 from stillme.core.errors import StillmeError
-from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.portraits.synthetic import portraits as embedded
 from tests.command_lines import invoke as stillme
+from tests.command_lines import ran
+from tests.runs import rated_elsewhere
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,7 @@ NAMED = [
 
 @pytest.mark.parametrize(("kind", "name"), NAMED)
 def test_a_new_audit_with_any_editor_or_judge_is_commented_and_loads(tmp_path: Path, kind: str, name: str):
-    shown = stillme("new", tmp_path, f"--{kind}", name)
-    assert shown.exit_code == 0, shown.exception
+    ran("new", tmp_path, f"--{kind}", name)
     loaded = audit.load(tmp_path, ready=False)
     named = loaded.editors if kind == "editor" else loaded.judges
     assert [each.name for each in named] == [{"python": "edit" if kind == "editor" else "rate"}.get(name, name)]
@@ -55,23 +55,22 @@ def test_a_new_audit_with_any_editor_or_judge_is_commented_and_loads(tmp_path: P
 
 def test_editors_and_judges_are_written_as_often_as_they_are_named(tmp_path: Path):
     words = ("--editor", "folder", "--editor", "folder", "--judge", "openai-compatible", "--judge", "instruments")
-    assert stillme("new", tmp_path, *words).exit_code == 0
+    ran("new", tmp_path, *words)
     loaded = audit.load(tmp_path, ready=False)
     assert [named.name for named in loaded.editors] == ["folder", "folder-2"]
     assert [named.name for named in loaded.judges] == ["openai-compatible", "instruments"]
 
 
 def test_a_function_of_ones_own_runs_from_the_file_that_is_written_or_named(tmp_path: Path):
-    assert stillme("new", tmp_path / "a", "--editor", "python", "--judge", "python").exit_code == 0
+    ran("new", tmp_path / "a", "--editor", "python", "--judge", "python")
     assert audit.load(tmp_path / "a").editors[0].editor.spec.use == "python"
-    assert stillme("new", tmp_path / "b", "--editor", f"python:{tmp_path}/a/edit.py:edit").exit_code == 0
+    ran("new", tmp_path / "b", "--editor", f"python:{tmp_path}/a/edit.py:edit")
     assert 'use = "python:../a/edit.py:edit"' in (tmp_path / "b" / "audit.toml").read_text()
     audit.load(tmp_path / "b")
 
 
 def test_as_paper_says_that_the_embedded_portraits_lack_what_judges_are_told(tmp_path: Path):
-    shown = stillme("new", tmp_path / "x", "--experiment", "diagnosis", "--as", "paper")
-    assert shown.exit_code == 0
+    shown = ran("new", tmp_path / "x", "--experiment", "diagnosis", "--as", "paper")
     assert "lack race, gender, age" in shown.output
     planned = json.loads(stillme("plan", tmp_path / "x", "--json").stdout)
     assert any('disclosure = "paper" needs race, gender and age' in line for line in planned["would_be_refused"])
@@ -79,8 +78,7 @@ def test_as_paper_says_that_the_embedded_portraits_lack_what_judges_are_told(tmp
 
 def test_the_papers_sample_is_drawn_from_what_changed_in_the_first_experiment(tmp_path: Path, portraits: Path):
     first = _judged_run(tmp_path / "one", portraits)
-    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--cases", "drifted", "--from", first)
-    assert shown.exit_code == 0, shown.output
+    shown = ran("new", tmp_path / "two", "--experiment", "mitigation", "--cases", "drifted", "--from", first)
     # The template has the paper's editors, and the first experiment another one.
     assert "are not all in it: noop. Copy their [[editors]]" in shown.output
     cells = read_cells(tmp_path / "two" / "cells.csv")
@@ -136,6 +134,5 @@ def _judged_run(folder: Path, portraits: Path) -> Path:
         for index in range(6)
         for prompt in ("O-01", "O-02")
     ]
-    (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,gender_change", *rows]))
-    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
+    rated_elsewhere(folder, "portrait,prompt,race_change,gender_change", rows)
     return folder

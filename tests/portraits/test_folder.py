@@ -16,12 +16,8 @@ from stillme.portraits.folder import check, colour_note
 
 def test_columns_become_attributes(portraits: Path):
     (first, *_), table = room.load(portraits), portraits / "portraits.csv"
-    assert (first.id, dict(first.attributes), first.licence, first.label_origin) == (
-        "p0",
-        {"group": "a"},
-        "CC0-1.0",
-        "made up",
-    )
+    terms = ("CC0-1.0", "made up")
+    assert (first.id, dict(first.attributes), (first.licence, first.label_origin)) == ("p0", {"group": "a"}, terms)
     table.write_text("file,race,block\np0.png,x,b1\n")
     (only,) = room.load(portraits)
     assert (dict(only.attributes), only.block, only.licence) == ({"race": "x"}, "b1", "not stated")

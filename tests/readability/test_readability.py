@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import html
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import click
@@ -77,36 +77,15 @@ def found_words(text: str) -> list[str]:
     ]
 
 
-class _Blocks(HTMLParser):
-    """The visible text, one line for every block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines = [""]
-        self._silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._silent += tag in SILENT
-        if tag in BLOCKS:
-            self.lines.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._silent -= tag in SILENT
-        if tag in BLOCKS:
-            self.lines.append("")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.lines[-1] += data
-
-
 def first_screen(page: str) -> list[str]:
-    """From the page's title to the end of its first section."""
+    """The visible text from the page's title to the end of its first section, one line for every block."""
     body = page.partition("<body")[2]
-    start = body.find("<header")
-    blocks = _Blocks()
-    blocks.feed(body[max(start, 0) : body.index("</section>")])
-    return [line for text in blocks.lines if (line := " ".join(text.split()))]
+    shown = body[max(body.find("<header"), 0) : body.index("</section>")]
+    inner = rf"<({'|'.join(SILENT)})\b(?:(?!<\1\b).)*?</\1>"
+    while re.search(inner, shown, flags=re.DOTALL):
+        shown = re.sub(inner, "", shown, flags=re.DOTALL)
+    blocks = re.split(rf"</?(?:{'|'.join(BLOCKS)})\b[^>]*>", shown)
+    return [line for text in blocks if (line := " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split()))]
 
 
 @pytest.fixture(scope="module")

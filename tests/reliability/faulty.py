@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,12 @@ def calls(folder: Path) -> int:
     return len((folder / "calls").read_text().splitlines()) if (folder / "calls").exists() else 0
 
 
+def ask(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """What the ledger answers."""
+    with closing(sqlite3.connect(f"{(folder / 'stillme.sqlite').as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
 def rows(folder: Path, query: str = "SELECT COUNT(*) FROM edit WHERE outcome = 'edited'") -> int:
     """A number from the ledger."""
-    connection = sqlite3.connect(folder / "stillme.sqlite")
-    try:
-        return int(connection.execute(query).fetchone()[0])
-    finally:
-        connection.close()
+    return int(ask(folder, query)[0][0])

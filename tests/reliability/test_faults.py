@@ -26,7 +26,7 @@ from stillme.runs.store.opening import ROW_COUNTS
 from stillme.runs.store.pictures import UNFINISHED
 from stillme.runs.store.rows import Attempt
 from tests.editors.hosted.loopback import Says, serving
-from tests.processes import Started, stillme
+from tests.processes import Started, ran, stillme
 from tests.reliability.faulty import audit, calls, hold, release, rows
 
 Write = Callable[..., Path]
@@ -55,10 +55,16 @@ def edited_picture(folder: Path) -> Path:
         return run.picture(next(row.image for row in run.rows() if row.image and row.image not in sources))
 
 
+def with_editor(folder: Path, use: str, parameters: str) -> Path:
+    """The audit with another editor."""
+    text = (folder / "audit.toml").read_text().replace("python:./edit.py:edit", use)
+    (folder / "audit.toml").write_text(text.replace("concurrency = 1", parameters))
+    return folder
+
+
 def test_a_request_that_ends_its_process_is_named_and_the_rest_goes_on(tmp_path: Path):
     folder = audit(tmp_path, "if portrait == 'p03': os.abort()", concurrency=4)
-    ended = stillme("run", folder, "--json")
-    assert ended.returncode == 3
+    ended = ran("run", folder, "--json", code=3)
     said = json.loads(ended.stdout)
     assert (rows(folder), said["to_retry"]) == (10, 2)
     assert "SIGABRT" in said["failures"][0]["reason"]
@@ -66,8 +72,7 @@ def test_a_request_that_ends_its_process_is_named_and_the_rest_goes_on(tmp_path:
 
 def test_nothing_paid_is_lost_when_a_plugin_returns_nonsense(tmp_path: Path):
     folder = audit(tmp_path, "if portrait == 'p03': return None", concurrency=16, extra="[executor]\nattempts = 1")
-    ended = stillme("run", folder)
-    assert ended.returncode == 3
+    ended = ran("run", folder, code=3)
     assert "Traceback" not in ended.stderr
     assert calls(folder) == 12
     assert rows(folder) == 10
@@ -91,6 +96,9 @@ def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, t
     release(folder)
     run.wait_until(lambda: "cannot be saved" in run.said())
     assert f"{folder / 'stillme.sqlite'} cannot be written to" in run.said()
+    begun = calls(folder)
+    time.sleep(0.5)
+    assert calls(folder) <= begun + 4, "only what was under way went on"
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     _, stderr = run.communicate(timeout=300)
     assert run.returncode == 0, stderr
@@ -104,8 +112,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
     folder = audit(tmp_path, extra="[executor]\noutage_minutes = 0.02")
     stillme("run", folder, "--only", "edit")
     (folder / "calls").unlink()
-    audit(tmp_path, "pass", seeds=(1, 2))
-    (folder / "audit.toml").write_text((folder / "audit.toml").read_text() + "\n[executor]\noutage_minutes = 0.02\n")
+    audit(tmp_path, seeds=(1, 2), extra="[executor]\noutage_minutes = 0.02")
     limit = (folder / "stillme.sqlite").stat().st_size // 4
     ended = stillme(
         "run", folder, "--only", "edit", before=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit))
@@ -119,15 +126,8 @@ def test_an_outage_is_believed_after_a_few_calls(tmp_path: Path):
     """Counted where they arrive: neither one call per request, nor several."""
     folder = audit(tmp_path, people=10, seeds=range(12), extra="[executor]\noutage_minutes = 0.05")
     with serving(lambda _server, _asked: Says(status=503, body={"error": "down"})) as server:
-        (folder / "audit.toml").write_text(
-            (folder / "audit.toml")
-            .read_text()
-            .replace('use = "python:./edit.py:edit"', 'use = "http"')
-            .replace(
-                "concurrency = 1",
-                f"concurrency = 16\nurl = '{server.url}'\ntemplate = {{ a = '{{source}}', b = '{{instruction}}' }}",
-            )
-        )
+        template = "template = { a = '{source}', b = '{instruction}' }"
+        with_editor(folder, "http", f"concurrency = 16\nurl = '{server.url}'\n{template}")
         ended = stillme("run", folder, "--only", "edit", "--allow-unknown-cost")
     assert ended.returncode == 3, ended.stderr
     assert "no call has worked since" in ended.stdout
@@ -135,13 +135,7 @@ def test_an_outage_is_believed_after_a_few_calls(tmp_path: Path):
 
 
 def test_money_spent_before_a_kill_in_an_outage_is_in_the_ledger(tmp_path: Path):
-    folder = audit(tmp_path, people=4)
-    (folder / "audit.toml").write_text(
-        (folder / "audit.toml")
-        .read_text()
-        .replace('use = "python:./edit.py:edit"', 'use = "flaky"')
-        .replace("concurrency = 1", "failures = 100\ncost = 0.5")
-    )
+    folder = with_editor(audit(tmp_path, people=4), "flaky", "failures = 100\ncost = 0.5")
     killed_when(folder, lambda: Store.exists(folder) and rows(folder, "SELECT COUNT(*) FROM attempt") >= 4)
     tries = rows(folder, "SELECT COUNT(*) FROM attempt")
     cost = json.loads(stillme("status", folder, "--json").stdout)["cost"]
@@ -182,7 +176,7 @@ def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: 
     assert run.returncode == 128 + number, err
     assert "run the same command to go on" in out
     assert rows(tmp_path) == calls(tmp_path) < 20
-    assert stillme("run", tmp_path, "--only", "edit").returncode == 0
+    ran("run", tmp_path, "--only", "edit")
     assert rows(tmp_path) == calls(tmp_path) == 20
 
 
@@ -249,19 +243,15 @@ def test_a_portrait_that_is_lost_everywhere_is_named_by_the_report(write_audit: 
 
 
 def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
-    folder = audit(tmp_path, people=4, prompts=["O-01"])
-    text = (folder / "audit.toml").read_text()
-    (folder / "audit.toml").write_text(
-        text.replace('use = "python:./edit.py:edit"', 'use = "stamped"').replace("concurrency = 1", "price = 0.5")
-    )
-    assert stillme("run", folder).returncode == 0
+    folder = with_editor(audit(tmp_path, people=4, prompts=["O-01"]), "stamped", "price = 0.5")
+    ran("run", folder)
     edited_picture(folder).unlink()
     asked = stillme("run", folder)
     assert "--allow-remake" in asked.stderr
     assert rows(folder, "SELECT COUNT(*) FROM edit") == 4
-    assert stillme("run", folder, "--allow-remake").returncode == 0
+    ran("run", folder, "--allow-remake")
     assert rows(folder, "SELECT COUNT(*) FROM edit") == 5, "another picture came, and counts from now on"
-    assert stillme("doctor", folder).returncode == 0
+    ran("doctor", folder)
 
 
 @pytest.mark.parametrize("lost", ["some", "all"])
@@ -322,19 +312,17 @@ def damaged(data: bytearray, root: int, damage: str) -> bytearray:
 @pytest.mark.parametrize("damage", ["leaf", "root", "cut off"])
 def test_a_damaged_ledger_is_refused_with_the_way_to_save_its_rows(tmp_path: Path, damage: str):
     folder = audit(tmp_path, people=10, seeds=(1, 2, 3, 4, 5), extra="[executor]\nisolate = false")
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     ledger = folder / "stillme.sqlite"
     root = rows(folder, "SELECT rootpage FROM sqlite_master WHERE name = 'edit'")
     broken = damaged(bytearray(ledger.read_bytes()), root, damage)
     ledger.write_bytes(broken)
-    read = stillme("run", folder, "--only", "estimate")
-    assert read.returncode == 2
+    read = ran("run", folder, "--only", "estimate", code=2)
     assert "damaged" in read.stderr
     assert "Traceback" not in read.stderr
-    seen = stillme("doctor", folder)
-    assert seen.returncode == 1
+    seen = ran("doctor", folder, code=1)
     assert f"sqlite3 {ledger} .recover" in seen.stdout
-    assert stillme("doctor", folder, "--accept-loss").returncode == 2
+    ran("doctor", folder, "--accept-loss", code=2)
     assert ledger.read_bytes() == broken, "a damaged ledger is evidence"
 
 
@@ -359,12 +347,11 @@ def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
     killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
     (folder / "stillme.sqlite-wal").unlink()
     for words in (("run", folder), ("status", folder), ("run", folder, "--only", "estimate"), ("export", folder)):
-        said = stillme(*words)
-        assert said.returncode == 2, said
+        said = ran(*words, code=2)
         assert "stillme.sqlite-wal was deleted" in said.stderr
-    assert stillme("doctor", folder).returncode == 1
+    ran("doctor", folder, code=1)
     assert "given up" in stillme("doctor", folder, "--accept-loss").stderr
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
 
 
@@ -375,7 +362,7 @@ def test_a_deleted_log_without_a_result_is_no_loss(tmp_path: Path):
     assert not noted(folder).get("edit")
     (folder / "stillme.sqlite-wal").unlink()
     (folder / "go").touch()
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     assert rows(folder) == 8
 
 
@@ -385,8 +372,7 @@ def test_a_deleted_log_with_nothing_but_failed_tries_is_noticed(tmp_path: Path):
     killed_when(folder, lambda: noted(folder).get("attempt", 0) > 0)
     assert not noted(folder).get("edit")
     (folder / "stillme.sqlite-wal").unlink()
-    said = stillme("status", folder)
-    assert said.returncode == 2
+    said = ran("status", folder, code=2)
     assert "failed tries that were saved" in said.stderr
 
 
@@ -405,14 +391,14 @@ def test_a_worker_that_dies_while_it_writes_a_picture_leaves_nothing_behind(tmp_
     folder = audit(tmp_path, "if portrait == 'p03': os.fsync = lambda _: os.abort()")
     (folder / "images" / UNFINISHED).mkdir(parents=True)
     (folder / "images" / UNFINISHED / ".earlier.png.0123456789ab").touch()
-    assert stillme("run", folder, "--only", "edit").returncode == 3
+    ran("run", folder, "--only", "edit", code=3)
     assert rows(folder) == 10
     assert not (folder / "images" / UNFINISHED).exists()
 
 
 def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
     folder = audit(tmp_path, people=2, prompts=["O-01"])
-    assert stillme("run", folder, "--only", "edit", before=partial(os.umask, 0o027)).returncode == 0
+    ran("run", folder, "--only", "edit", before=partial(os.umask, 0o027))
     for path in (edited_picture(folder), folder / "stillme.sqlite", folder / "resolved.toml"):
         assert path.stat().st_mode & 0o777 == 0o640, path
 
@@ -423,8 +409,8 @@ def test_estimates_work_while_a_run_goes_on_and_seconds_are_each_stages_own(tmp_
     run = started("run", folder, "--json")
     run.wait_until(lambda: calls(folder) > 6)
     began = time.monotonic()
-    assert stillme("run", folder, "--only", "estimate").returncode == 0
-    assert stillme("report", folder).returncode == 0
+    ran("run", folder, "--only", "estimate")
+    ran("report", folder)
     time.sleep(max(0.0, began + 2 - time.monotonic()))
     release(folder)
     held = time.monotonic() - began
@@ -444,7 +430,7 @@ def test_a_run_on_media_that_cannot_be_written_to_can_be_read(tmp_path: Path, en
         killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
         assert (folder / "stillme.sqlite-wal").stat().st_size
     else:
-        assert stillme("run", folder, "--only", "edit").returncode == 0
+        ran("run", folder, "--only", "edit")
     media.mkdir()
     script = """
 mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 77

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import json
 import os
 import random
 import shutil
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,9 +26,10 @@ from stillme.runs.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
-from tests.processes import stillme
-from tests.reliability.faulty import audit, die_after
+from tests.processes import ran, stillme
+from tests.reliability.faulty import ask, audit, die_after, rows
 from tests.study.annotators import rate_by
+from tests.study.studies import change
 from tests.vlm.servers import CHAT, ModelInput
 
 Figure = Callable[[str, object], None]
@@ -124,28 +123,22 @@ extractors = [{{ use = "openai-compatible", name = "describer", parameters = {mo
     return folder
 
 
-def asked_for(folder: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(f"{(folder / 'stillme.sqlite').as_uri()}?mode=ro", uri=True)
-    with contextlib.closing(connection):
-        return connection.execute(query).fetchall()
-
-
 def saved(folder: Path) -> int:
     """Rows of paid work."""
     if not Store.exists(folder):
         return 0
-    return sum(int(str(asked_for(folder, f"SELECT COUNT(*) FROM {table}")[0][0])) for table in _WORK)
+    return sum(rows(folder, f"SELECT COUNT(*) FROM {table}") for table in _WORK)
 
 
 def edited(folder: Path) -> set[str]:
     """The requests that have an edit."""
-    return {str(row[0]) for row in asked_for(folder, _EDITED)} if saved(folder) else set()
+    return {str(row[0]) for row in ask(folder, _EDITED)} if saved(folder) else set()
 
 
 def content(folder: Path) -> dict[str, object]:
     """All that a run is about: rows, tables, and every file among the pictures with its bytes."""
     return {
-        **{query: asked_for(folder, query) for query in _ROWS},
+        **{query: ask(folder, query) for query in _ROWS},
         "tables": {path.name: path.read_bytes() for path in sorted((folder / "tables").glob("*.csv"))},
         "pictures": {path.name: path.read_bytes() for path in sorted((folder / "images").rglob("*")) if path.is_file()},
     }
@@ -157,23 +150,21 @@ def require_whole(folder: Path) -> None:
     assert checks["done twice"].detail == "nothing"
 
 
-def kill_after(rows: int, pause: float, *words: str) -> bool:
+def kill_after(saved_rows: int, pause: float, *words: str) -> bool:
     """Kill -9 a command so many seconds after it has saved so many rows; whether it was still at work."""
-    return stillme(*words, before=partial(die_after, rows, pause)).returncode == -signal.SIGKILL
+    return stillme(*words, before=partial(die_after, saved_rows, pause)).returncode == -signal.SIGKILL
 
 
 def calls_of(*words: object) -> int:
     """Run a command to its end; returns how many calls it made that read or write."""
-    ended = stillme(*words, before=partial(die_at_call, 0))
-    assert ended.returncode == 0, ended.stderr
+    ended = ran(*words, before=partial(die_at_call, 0))
     return int(ended.stderr.split()[-1])
 
 
 def kill_once(at: int, *words: object) -> None:
     """Kill a command at one of its calls that read or write, then let it do its work."""
     assert stillme(*words, before=partial(die_at_call, at)).returncode == -signal.SIGKILL
-    ended = stillme(*words)
-    assert ended.returncode == 0, ended.stderr
+    ran(*words)
 
 
 @few_or_many
@@ -181,18 +172,17 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     tmp_path: Path, models: Loopback, kills: int, record_property: Figure
 ):
     calm, killed = (paid(tmp_path / name, models, seeds=max(2, kills // 3)) for name in ("calm", "killed"))
-    ended = stillme("run", calm)
-    assert ended.returncode == 0, ended.stderr
+    ran("run", calm)
     chance, total, alive = random.Random(22), saved(calm), 0
     done: list[tuple[int, set[str]]] = []
     for _ in range(kills):
         # By rows, so that every stage is hit however fast it is.
-        rows = chance.randint(1, max(1, min(total - saved(killed), total // kills)))
-        alive += kill_after(rows, chance.uniform(0.0, 0.25), "run", str(killed))
+        first = chance.randint(1, max(1, min(total - saved(killed), total // kills)))
+        alive += kill_after(first, chance.uniform(0.0, 0.25), "run", str(killed))
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
     assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"
-    assert stillme("run", killed).returncode == 0
+    ran("run", killed)
     assert content(killed) == content(calm)
     require_whole(killed)
     record_property("kills", alive)
@@ -202,13 +192,9 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
     for place, finished in done:
         assert not finished.intersection(asked_in_order[place:]), "what has a row was asked for again"
     for folder in (calm, killed):
-        (cost,) = asked_for(
-            folder, "SELECT SUM(cost) FROM (SELECT cost FROM feature UNION ALL SELECT cost FROM assessment)"
-        )
-        rows = asked_for(
-            folder, "SELECT COUNT(*) FROM (SELECT id FROM feature UNION ALL SELECT id FROM assessment WHERE cost)"
-        )
-        assert cost[0] == pytest.approx(DOLLARS_A_CALL * int(str(rows[0][0])))
+        paid_rows = "(SELECT cost FROM feature UNION ALL SELECT cost FROM assessment WHERE cost)"
+        ((cost, count),) = ask(folder, f"SELECT SUM(cost), COUNT(*) FROM {paid_rows}")
+        assert cost == pytest.approx(DOLLARS_A_CALL * count)
 
 
 @once_or_often
@@ -216,11 +202,9 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
     tmp_path: Path, kills: int, record_property: Figure
 ):
     calm = audit(tmp_path / "calm", people=4, extra='[[judges]]\nuse = "people"\nepochs = 3')
-    assert stillme("run", calm).returncode == 0
-    drawn = stillme("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--recruit", "prolific")
-    assert drawn.returncode == 0, drawn.stderr
-    settings = calm / "study" / "study.toml"
-    settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
+    ran("run", calm)
+    ran("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--recruit", "prolific")
+    change(calm / "study", 'contact = ""', 'contact = "ask@study.example"')
     rate_by(calm / "study", people=3)
     rated = shutil.copytree(calm, tmp_path / "rated")
     closing = calls_of("study", "close", calm / "study", "--run", calm, "--include-flagged")
@@ -231,11 +215,10 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
         kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed, "--include-flagged")
         kill_once(chance.randint(1, estimating), "run", killed, "--only", "estimate")
         kill_once(chance.randint(1, reporting), "report", killed)
-        assert len(asked_for(killed, "SELECT DISTINCT epoch FROM assessment")) == 3
+        assert len(ask(killed, "SELECT DISTINCT epoch FROM assessment")) == 3
         assert content(killed) == content(calm)
-        assert (killed / "report.html").read_text().replace(str(killed), str(calm)) == (
-            calm / "report.html"
-        ).read_text()
+        page, expected = ((folder / "report.html").read_text() for folder in (killed, calm))
+        assert page.replace(str(killed), str(calm)) == expected
         require_whole(killed)
     record_property("kills", 3 * kills)
 
@@ -245,14 +228,14 @@ def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path, kills: int
     folder = audit(tmp_path / "audit", people=6, seeds=(1, 2))
     shards = [tmp_path / "1", tmp_path / "2"]
     for number, shard in enumerate(shards, start=1):
-        assert stillme("run", folder, "--shard", f"{number}/2", "--out", shard).returncode == 0
+        ran("run", folder, "--shard", f"{number}/2", "--out", shard)
     calm, chance = tmp_path / "calm", random.Random(24)
     merging = calls_of("merge", *shards, "--into", calm)
-    assert stillme("run", calm, "--only", "estimate").returncode == 0
+    ran("run", calm, "--only", "estimate")
     for number in range(kills):
         killed = tmp_path / f"killed{number}"
         kill_once(chance.randint(1, merging), "merge", *shards, "--into", killed)
-        assert stillme("run", killed, "--only", "estimate").returncode == 0
+        ran("run", killed, "--only", "estimate")
         assert content(killed) == content(calm)
         require_whole(killed)
     record_property("kills", kills)

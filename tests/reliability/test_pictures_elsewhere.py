@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from stillme.api import pipeline
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
-from tests.processes import Started, stillme
-from tests.reliability.faulty import audit, calls, die_after, hold, release, rows
+from tests.processes import Started, ran, stillme
+from tests.reliability.faulty import ask, audit, calls, die_after, hold, release, rows
 
 ROWS = (
     "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
@@ -37,10 +36,7 @@ def in_bucket(folder: Path, bucket: Bucket, how: str = "pass", **changed: object
 
 
 def rows_of(folder: Path) -> list[list[tuple[object, ...]]]:
-    connection = sqlite3.connect(folder / "stillme.sqlite")
-    found = [connection.execute(query).fetchall() for query in ROWS]
-    connection.close()
-    return found
+    return [ask(folder, query) for query in ROWS]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -73,8 +69,7 @@ def made_once(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fini
     scratch = tmp_path_factory.mktemp("finished")
     with s3.bucket() as bucket:
         folder, home = in_bucket(scratch / "audit", bucket), scratch / "home"
-        said = stillme("run", folder, environment=bucket.environment | {"STILLME_HOME": str(home)})
-        assert said.returncode == 0, said.stderr
+        said = ran("run", folder, environment=bucket.environment | {"STILLME_HOME": str(home)})
         yield Finished(bucket, folder, home, said.stdout + said.stderr, bucket.objects())
 
 
@@ -106,11 +101,7 @@ def finished(made_once: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     suffix=st.sampled_from(["PNG", "JPEG", "WEBP"]),
 )
 def test_tables_exports_and_report_are_those_of_a_local_run(
-    s3: S3,
-    tmp_path_factory: pytest.TempPathFactory,
-    seeds: Sequence[int],
-    prompts: Sequence[str],
-    suffix: str,
+    s3: S3, tmp_path_factory: pytest.TempPathFactory, seeds: Sequence[int], prompts: Sequence[str], suffix: str
 ):
     as_file = f"import io; b = io.BytesIO(); image.point(lambda v: 255 - v).save(b, '{suffix}'); return b.getvalue()"
     scratch = tmp_path_factory.mktemp("same")
@@ -131,7 +122,7 @@ def test_tables_exports_and_report_are_those_of_a_local_run(
         assert bucket.pictures() == files_of(here / "images")
         assert not (there / "images").exists()
         for folder in (here, there):
-            assert stillme("export", folder, "--rows", "jsonl").returncode == 0
+            ran("export", folder, "--rows", "jsonl")
         left, right = (
             [
                 {name: value for name, value in json.loads(line).items() if name not in ("at", "seconds")}
@@ -146,11 +137,9 @@ def test_tables_exports_and_report_are_those_of_a_local_run(
 def test_a_bundle_holds_the_pictures_and_needs_no_bucket(finished: Finished, tmp_path: Path):
     bucket, folder = finished.bucket, finished.folder
     shutil.rmtree(tmp_path / "home")
-    sealed = stillme("export", folder, "--bundle", tmp_path / "run.zip", "--with-images")
-    assert sealed.returncode == 0, sealed.stderr
+    ran("export", folder, "--bundle", tmp_path / "run.zip", "--with-images")
     nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
-    verified = stillme("verify", tmp_path / "run.zip", environment=nowhere)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    ran("verify", tmp_path / "run.zip", environment=nowhere)
     unpacked = tmp_path / "unpacked"
     shutil.unpack_archive(tmp_path / "run.zip", unpacked)
     assert files_of(unpacked / "images") == bucket.pictures()
@@ -173,20 +162,17 @@ def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(finished: F
         ["compare", folder, again, "--html", tmp_path / "compared.html"],
         ["report", folder],
     ):
-        said = stillme(*words, environment=nowhere)
-        assert said.returncode == 0, (words, said.stdout, said.stderr)
+        said = ran(*words, environment=nowhere)
         assert "Traceback" not in said.stderr
     assert files_of(folder / "tables") == before
     assert "The report lacks pictures" in said.stderr
     assert f"{bucket.address} cannot be reached" in (folder / "report.html").read_text("utf-8")
     assert "Pictures are lost." not in (folder / "report.html").read_text("utf-8")
     for words in (["run", folder], ["export", folder, "--bundle", tmp_path / "b.zip", "--with-images"]):
-        said = stillme(*words, environment=nowhere)
-        assert said.returncode == 2
+        said = ran(*words, environment=nowhere, code=2)
         assert said.stderr.strip().splitlines()[-1].startswith(f"stillme: {bucket.address} cannot be reached")
         assert "Traceback" not in said.stderr
-    examined = stillme("doctor", folder, environment=nowhere)
-    assert examined.returncode == 1
+    examined = ran("doctor", folder, environment=nowhere, code=1)
     (pictures,) = [line for line in examined.stdout.splitlines() if "✗  pictures" in line]
     assert f"{bucket.address} cannot be reached" in pictures
     assert rows(folder) == 12, "nothing was made again because nobody answered"
@@ -198,7 +184,7 @@ def test_a_report_brings_each_picture_here_once(finished: Finished, tmp_path: Pa
     shutil.rmtree(tmp_path / "home")
     bucket.proxy.asked.clear()
     for _ in range(2):
-        assert stillme("report", folder).returncode == 0
+        ran("report", folder)
     fetched = {path: count for (verb, path), count in bucket.proxy.asked.items() if verb == "GET" and ".png" in path}
     assert 2 <= len(fetched) <= len(bucket.pictures())
     assert set(fetched.values()) == {1}
@@ -212,12 +198,10 @@ def test_status_and_doctor_tell_where_the_pictures_are(finished: Finished, tmp_p
     name = next(name for name in bucket.objects() if "/" in name)
     bucket.put(name, bucket.objects()[name][:-1])
     bucket.put("00/" + "0" * 64 + ".png", b"of another run")
-    listed = stillme("doctor", folder)
-    assert listed.returncode == 0
+    listed = ran("doctor", folder)
     assert f"are in {bucket.address}, none empty; whether they are what they were, --download tells" in listed.stdout
     assert "1 pictures that no row names, perhaps of other runs" in listed.stdout
-    read = stillme("doctor", folder, "--download")
-    assert read.returncode == 1
+    read = ran("doctor", folder, "--download", code=1)
     assert f"1 of {len(bucket.pictures()) - 1} are not what they were" in read.stdout
     assert "is damaged" in read.stdout
     assert "damaged picture set aside" in stillme("doctor", folder, "--accept-loss", "--download").stderr
@@ -242,8 +226,7 @@ def test_no_credential_is_kept_or_said(finished: Finished):
 def test_a_bucket_that_takes_nothing_stops_a_run_before_anything_is_paid(bucket: Bucket, tmp_path: Path):
     folder = in_bucket(tmp_path / "audit", bucket)
     bucket.proxy.fault = lambda method, path: 403 if method == "PUT" else None
-    said = stillme("run", folder)
-    assert said.returncode == 2
+    said = ran("run", folder, code=2)
     assert "refuses access" in said.stderr
     assert calls(folder) == 0
 
@@ -275,8 +258,7 @@ def test_an_outage_that_lasts_ends_the_run_and_the_next_one_goes_on(bucket: Buck
     bucket.proxy.fault = lambda method, path: (
         500 if lasting[0] and method == "PUT" and bucket.proxy.count("PUT", ".png") > 15 else None
     )
-    said = stillme("run", folder)
-    assert said.returncode == 2
+    said = ran("run", folder, code=2)
     assert f"{bucket.address} cannot be reached" in said.stderr
     assert "Traceback" not in said.stderr
     with Store.reading(folder) as store:
@@ -284,7 +266,7 @@ def test_an_outage_that_lasts_ends_the_run_and_the_next_one_goes_on(bucket: Buck
         assert isinstance(pictures, PicturesInBuckets)
         lasting[0] = False
         assert pictures.gone(store.pictures_named()) == set(), "a row names a picture that is not there"
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     assert rows(folder) == 20
 
 
@@ -293,12 +275,12 @@ def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
     for name, extra in (("undisturbed", ""), ("killed", f'[pictures]\nstore = "{bucket.address}"')):
         (tmp_path / name).mkdir(exist_ok=True)
         audit(tmp_path / name, seeds=(1, 2, 3), concurrency=2, extra=extra)
-    assert stillme("run", tmp_path / "undisturbed").returncode == 0
+    ran("run", tmp_path / "undisturbed")
     killed, chance = tmp_path / "killed", random.Random(5)
     for _ in range(2):
         dying = partial(die_after, chance.randint(1, 15))
         assert stillme("run", killed, before=dying).returncode == -signal.SIGKILL
-    assert stillme("run", killed).returncode == 0
+    ran("run", killed)
     assert rows_of(killed) == rows_of(tmp_path / "undisturbed")
     assert files_of(killed / "tables") == files_of(tmp_path / "undisturbed" / "tables")
     assert bucket.pictures() == files_of(tmp_path / "undisturbed" / "images")
@@ -309,14 +291,13 @@ def test_lost_pictures_come_back_from_copies_else_they_are_made_again(finished: 
     before, edited = bucket.objects(), _edited_names(folder)
     for name in edited[:2]:
         bucket.delete(name)
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     assert bucket.objects() == before
     assert calls(folder) == 12, "copies were here"
     shutil.rmtree(tmp_path / "home")
     for name in edited[:2]:
         bucket.delete(name)
-    said = stillme("run", folder)
-    assert said.returncode == 0
+    said = ran("run", folder)
     assert "pictures of earlier edits are missing (" in said.stderr
     assert calls(folder) == 12 + sum(_uses(folder, name) for name in edited[:2])
     assert bucket.objects() == before
@@ -324,25 +305,20 @@ def test_lost_pictures_come_back_from_copies_else_they_are_made_again(finished: 
 
 def test_a_damaged_object_is_never_shown_to_a_judge(bucket: Bucket, tmp_path: Path):
     folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder, "--only", "edit").returncode == 0
+    ran("run", folder, "--only", "edit")
     shutil.rmtree(tmp_path / "home")
     name = _edited_names(folder)[0]
     bucket.put(name, bucket.objects()[name][:-3])
-    said = stillme("run", folder, "--only", "judge")
-    assert said.returncode == 3
+    said = ran("run", folder, "--only", "judge", code=3)
     assert f"the edited picture {Path(name).name} is missing" in said.stdout + said.stderr
-    assert stillme("run", folder).returncode == 0
+    ran("run", folder)
     assert bucket.objects()[f"{name}.damaged"]
     assert rows(folder, "SELECT COUNT(DISTINCT edit) FROM assessment WHERE final = 1") == 12
 
 
 def _edited_names(folder: Path) -> list[str]:
-    connection = sqlite3.connect(folder / "stillme.sqlite")
-    hashes = [
-        sha for (sha,) in connection.execute("SELECT DISTINCT image FROM edit WHERE image IS NOT NULL ORDER BY 1")
-    ]
-    connection.close()
-    return [f"{sha[:2]}/{sha}.png" for sha in hashes]
+    hashes = ask(folder, "SELECT DISTINCT image FROM edit WHERE image IS NOT NULL ORDER BY 1")
+    return [f"{sha[:2]}/{sha}.png" for (sha,) in hashes]
 
 
 def _uses(folder: Path, name: str) -> int:
@@ -355,11 +331,10 @@ def _uses(folder: Path, name: str) -> int:
 def test_shards_share_a_bucket_and_merging_copies_nothing(bucket: Bucket, tmp_path: Path):
     folder = in_bucket(tmp_path / "audit", bucket)
     for number in (1, 2):
-        assert stillme("run", folder, "--only", "edit", "--shard", f"{number}/2").returncode == 0
+        ran("run", folder, "--only", "edit", "--shard", f"{number}/2")
     before = bucket.proxy.count("PUT", ".png")
     shards = [folder / "shards" / f"{number}-of-2" for number in (1, 2)]
-    merged = stillme("merge", *shards, "--into", tmp_path / "all")
-    assert merged.returncode == 0, merged.stderr
+    ran("merge", *shards, "--into", tmp_path / "all")
     assert bucket.proxy.count("PUT", ".png") == before
     assert bucket.proxy.count("GET", ".png") == 0
     with Store.reading(tmp_path / "all") as store:
@@ -369,30 +344,29 @@ def test_shards_share_a_bucket_and_merging_copies_nothing(bucket: Bucket, tmp_pa
 
 def test_runs_with_different_places_merge_into_one_that_reads_both(bucket: Bucket, tmp_path: Path):
     folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder, "--only", "edit", "--shard", "1/3").returncode == 0
+    ran("run", folder, "--only", "edit", "--shard", "1/3")
     audit(folder, extra="")
-    assert stillme("run", folder, "--only", "edit", "--shard", "2/3").returncode == 0
+    ran("run", folder, "--only", "edit", "--shard", "2/3")
     audit(folder, extra=f'[pictures]\nstore = "s3://{bucket.name}/newer"')
-    assert stillme("run", folder, "--only", "edit", "--shard", "3/3").returncode == 0
+    ran("run", folder, "--only", "edit", "--shard", "3/3")
     shards = [folder / "shards" / f"{number}-of-3" for number in (1, 2, 3)]
     for order, first in ((shards, bucket.address), (shards[::-1], f"s3://{bucket.name}/newer"), (shards[1:], "")):
         into = tmp_path / f"from-{order[0].name}"
-        merged = stillme("merge", *order, "--into", into)
-        assert merged.returncode == 0, merged.stderr
+        ran("merge", *order, "--into", into)
         with Store.reading(into) as store:
             assert store.places.current == first
             named = set(store.pictures_named())
             assert {path.stem for sha256 in named if (path := store.pictures.intact(sha256))} == named
-    assert stillme("report", tmp_path / "from-1-of-3").returncode == 0
+    ran("report", tmp_path / "from-1-of-3")
 
 
 def test_a_run_may_move_and_take_over_from_one_elsewhere(finished: Finished, tmp_path: Path):
     bucket, folder = finished.bucket, finished.folder
     made = calls(folder)
     audit(folder, extra="")
-    assert stillme("run", folder).returncode == 0
-    assert stillme("doctor", folder, "--download").returncode == 0
+    ran("run", folder)
+    ran("doctor", folder, "--download")
     audit(folder, extra=f'[reuse]\nruns = ["{folder}"]')
-    assert stillme("run", folder, "--out", tmp_path / "again").returncode == 0
+    ran("run", folder, "--out", tmp_path / "again")
     assert calls(folder) == made, "nothing was made again"
     assert set(files_of(tmp_path / "again" / "images")) == set(bucket.pictures())

@@ -11,22 +11,14 @@ from numpy.typing import NDArray
 
 from stillme.core import prompts
 from stillme.core.types import ImageFile, Portrait, digest
-from stillme.estimates import (
-    Edits,
-    EditState,
-    RatingState,
-    Scores,
-    Settings,
-    estimate,
-    intraclass_correlations,
-    paired_effects,
-)
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, intraclass_correlations, paired_effects
 from stillme.estimates.agreement import agreement
 from stillme.estimates.people import against_people
 from stillme.report import Description, ReportData
 from stillme.report.data import SpentBy
 from stillme.runs.store.summaries import Spoken
 from tests.records import edits_of
+from tests.report.planted import report_of, scored
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
 EDITORS = ("flux", "qwen", "step1x")
@@ -86,14 +78,11 @@ def paper_like(
         if name != "baseline"
         for effect in paired_effects(edits, means, settings, arm=name, quantities=("race_change", "edit_success"))
     ]
-    return ReportData(
+    return report_of(
+        edits,
+        everything,
+        settings,
         title="Like the paper",
-        audit_hash="0123456789abcdef",
-        version="0.1.0",
-        edits=edits,
-        scores=everything,
-        estimates=tuple(estimate(edits, everything, settings)),
-        settings=settings,
         image_path=place or (lambda sha256: known[int(sha256[:8], 16) % len(known)]),
         folder=folder,
         editors=tuple(Description(name=name, text="An editor.", use=f"{name} 1") for name in EDITORS),
@@ -139,9 +128,7 @@ def _scores(edits: Edits, stream: np.random.Generator) -> list[Scores]:
             value = np.clip(np.round(truth[axis] + stream.normal(0, 0.45, size)), 1, 5)
             rating = np.where(edits.state == EditState.EDITED, RatingState.RATED, RatingState.MISSING).astype(np.int32)
             rating[(stream.random(size) < 0.01) & (rating == RatingState.RATED)] = RatingState.ABSTAINED
-            scores.append(
-                Scores(judge=judge, axis=axis, value=np.where(rating == RatingState.RATED, value, np.nan), state=rating)
-            )
+            scores.append(scored(judge, axis, value, rating))
     return scores
 
 
@@ -155,7 +142,7 @@ def _people(edits: Edits, means: Sequence[Scores]) -> list[Scores]:
         value = np.clip(np.round(mean.value + 0.6 * hard + stream.normal(0, 0.5, len(edits))), 1, 5)
         rated = asked & (mean.state == RatingState.RATED)
         state = np.where(rated, RatingState.RATED, RatingState.MISSING).astype(np.int32)
-        scores.append(Scores(judge="people", axis=mean.axis, value=np.where(rated, value, np.nan), state=state))
+        scores.append(scored("people", mean.axis, value, state))
     return scores
 
 

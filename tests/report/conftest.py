@@ -9,10 +9,11 @@ import pytest
 
 from stillme.core.images import encode_png
 from stillme.core.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
-from stillme.estimates import EditState, RatingState, Scores, Settings, estimate
+from stillme.estimates import EditState, RatingState, Settings
 from stillme.report import Description, ReportData
 from tests.records import edits_of
 from tests.report.columns import paper_like
+from tests.report.planted import again, report_of, scored
 
 EDITORS = ("gentle", "harsh")
 PROMPTS = 3
@@ -77,19 +78,12 @@ def make_data(pictures: Path) -> Callable[..., ReportData]:
         success = np.clip(np.round(4.4 - gap * erased + stream.normal(0, 0.7, 2 * size)), 1, 5)
         rating = np.where(state == EditState.EDITED, RatingState.RATED, RatingState.MISSING).astype(np.int32)
         rating[stream.random(2 * size) < 0.03] = RatingState.ABSTAINED
-        scores = tuple(
-            Scores(judge="watcher", axis=axis, value=np.where(rating == RatingState.RATED, value, np.nan), state=rating)
-            for axis, value in (("edit_success", success), ("skin_tone", tone))
-        )
-        settings = Settings(factors=("race", "gender"))
-        return ReportData(
+        values = {"edit_success": success, "skin_tone": tone}
+        return report_of(
+            edits,
+            [scored("watcher", axis, value, rating) for axis, value in values.items()],
+            Settings(factors=("race", "gender")),
             title=title,
-            audit_hash="0123456789abcdef",
-            version="0.1.0",
-            edits=edits,
-            scores=scores,
-            estimates=tuple(estimate(edits, scores, settings)),
-            settings=settings,
             image_path=lambda sha256: pictures / f"{sha256}.png",
             editors=tuple(Description(name=name, text=f"The {name} one.") for name in EDITORS),
             judges=(Description(name="watcher", text="Watches."),),
@@ -110,7 +104,7 @@ def empty(data: ReportData) -> ReportData:
     nothing = np.zeros(len(data.edits), dtype=np.int32)
     edits = replace(data.edits, state=nothing, image=[""] * len(nothing))
     scores = tuple(replace(score, value=score.value * np.nan, state=nothing) for score in data.scores)
-    return replace(data, edits=edits, scores=scores, estimates=tuple(estimate(edits, scores, data.settings)))
+    return again(data, edits=edits, scores=scores)
 
 
 def _planted() -> tuple[PlantedGap, ...]:

@@ -5,15 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.estimates import EditState, RatingState, Scores, Settings, Standing, estimate
+from stillme.core.types import Prompt
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, Standing, estimate
+from stillme.estimates.rows import Codes
 from stillme.report import ReportData
-from stillme.report.data import with_happened
+from stillme.report.data import Redaction, report_data, with_happened
+from stillme.runs import RecordedRun
 from tests.records import edits_of
+from tests.records import portrait as a_portrait
+
+
+def scored(judge: str, axis: str, value: NDArray[np.float64], state: Codes, **more: Any) -> Scores:
+    """A judge's numbers, which exist where it rated."""
+    return Scores(
+        judge=judge, axis=axis, value=np.where(state == RatingState.RATED, value, np.nan), state=state, **more
+    )
+
+
+def report_of(edits: Edits, scores: Sequence[Scores], settings: Settings, **more: Any) -> ReportData:
+    """What a report shows of these columns."""
+    data = {"title": "Planted", "audit_hash": "0123456789abcdef", "version": "0.1.0", **more}
+    return ReportData(
+        edits=edits, scores=tuple(scores), estimates=tuple(estimate(edits, scores, settings)), settings=settings, **data
+    )
+
+
+def again(data: ReportData, **changed: Any) -> ReportData:
+    """The same with other columns or settings, estimated again."""
+    other = replace(data, **changed)
+    return replace(other, estimates=tuple(estimate(other.edits, other.scores, other.settings)))
+
+
+def data_of(folder: Path, redact: Redaction = "none") -> ReportData:
+    """What the report of a run shows; the run stays open, because the page reads remarks from it."""
+    run = RecordedRun.open(folder)
+    return report_data(run, estimate(run.results.edits, run.results.scores, run.settings), redact=redact)
+
 
 LICENSED: Standing = {
     "meter": {"visible_change": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}
@@ -38,17 +70,7 @@ def planted(
     `identity_distance` is large for A only where the edit was made, and the judge failed calibration on it.
     """
     stream = np.random.default_rng(11)
-    people = tuple(
-        Portrait(
-            id=f"{group}-{number:03d}",
-            image=ImageFile(path=Path("no such file"), sha256=f"{group}{number}"),
-            attributes={"preset": group},
-            label_origin="made up",
-            licence="CC0-1.0",
-        )
-        for group in groups
-        for number in range(per_group)
-    )
+    people = [a_portrait(f"{group}-{number:03d}", preset=group) for group in groups for number in range(per_group)]
     editor, portrait, prompt = (
         index.ravel().astype(np.int32) for index in np.indices((len(editors), len(people), prompts))
     )
@@ -72,30 +94,9 @@ def planted(
         "age_change": np.full(len(portrait), 3.0),
     }
     rated = np.where(state == EditState.EDITED, rating, RatingState.MISSING).astype(np.int32)
-    scores = tuple(
-        Scores(
-            judge="meter",
-            axis=axis,
-            value=np.where(rated == RatingState.RATED, values[axis], np.nan),
-            state=rated,
-            kind="instrument",
-        )
-        for axis in axes
-    )
+    scores = [scored("meter", axis, values[axis], rated, kind="instrument") for axis in axes]
     settings = Settings(factors=("preset",))
-    return with_happened(
-        ReportData(
-            title="Planted",
-            audit_hash="0123456789abcdef",
-            version="0.1.0",
-            edits=edits,
-            scores=scores,
-            estimates=tuple(estimate(edits, scores, settings)),
-            settings=settings,
-            image_path=lambda _: None,
-            standing=standing,
-        )
-    )
+    return with_happened(report_of(edits, scores, settings, image_path=lambda _: None, standing=standing))
 
 
 def unevenly_answered(share: float = 0.2) -> ReportData:
@@ -109,4 +110,4 @@ def unevenly_answered(share: float = 0.2) -> ReportData:
         else score
         for score in data.scores
     )
-    return replace(data, scores=scores, estimates=tuple(estimate(data.edits, scores, data.settings)))
+    return again(data, scores=scores)

@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stillme.core.types import Interval
-from stillme.estimates import Disparity, EditState, RatingState, estimate
+from stillme.estimates import Disparity, EditState, RatingState
 from stillme.report import ReportData, render
 from stillme.report.drawings import dumbbell_figures
 from stillme.report.findings import Answer, find
 from stillme.runs.store.summaries import Failure
-from tests.report.planted import LICENSED, planted, unevenly_answered
+from tests.report.planted import LICENSED, again, planted, unevenly_answered
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,6 @@ def test_a_name_means_one_base_on_the_first_screen_and_in_the_tables():
     (gap,) = [gap for gap in find(data).gaps if gap.disparity.quantity == "skin_lightened"]
     (row,) = [one for one in data.estimates if (one.quantity, one.scope, one.group) == ("skin_lightened", "group", "E")]
     assert gap.worst == row
-    assert isinstance(row.outcome, Interval)
     assert 0.2 < row.outcome.value < 0.6, "edits that were not made count"
     assert "a group whose edits are skipped seems to be kept better than it is" in render(data)
 
@@ -94,7 +92,7 @@ def test_an_axis_that_failed_calibration_decides_nothing_and_is_folded_away(harm
 
 def test_an_axis_that_failed_calibration_is_not_in_the_correction(harmful: ReportData):
     scores = tuple(score for score in harmful.scores if score.axis in ("visible_change", "skin_tone"))
-    without = replace(harmful, scores=scores, estimates=tuple(estimate(harmful.edits, scores, harmful.settings)))
+    without = again(harmful, scores=scores)
     assert [gap.finding.p for gap in find(without).gaps] == [gap.finding.p for gap in find(harmful).gaps]
 
 
@@ -154,10 +152,7 @@ def unsure(sentence: str) -> list[tuple[str, str]]:
         ),
         (
             {"states": {"E": EditState.REFUSED}},
-            [
-                ("no", "editor refused every edit of preset E."),
-                ("cannot tell", "editor has no edit of preset E."),
-            ],
+            [("no", "editor refused every edit of preset E."), ("cannot tell", "editor has no edit of preset E.")],
         ),
         ({"states": {"E": EditState.MISSING}}, [NOT_ALL, NOT_ALL]),
         ({"rating": RatingState.ABSTAINED}, unsure("Not rated: every judge abstained.")),
@@ -208,8 +203,6 @@ def test_the_mean_of_a_scale_says_which_answer_is_unchanged():
 
 def test_the_p_that_is_shown_is_the_one_that_decides(harmful: ReportData):
     gap = find(harmful).gaps[0]
-    assert gap.null is not None
-    assert gap.finding.p is not None
     assert gap.finding.p > gap.null.omnibus
     page = render(harmful)
     assert "(permutation test, Holm-corrected)" in page

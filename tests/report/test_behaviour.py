@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 
 from stillme.core.types import Abstained, Assessment, Request
-from stillme.estimates import estimate
 from stillme.report import render
-from stillme.report.data import ReportData, report_data
+from stillme.report.data import ReportData
 from stillme.report.judges import behaviour_section
-from stillme.runs import RecordedRun
 from tests import runs
+from tests.records import small_audit
+from tests.report.planted import data_of
 from tests.report.test_report import Tree, text_of
 from tests.results.judged import fill, judge, rated, write_audit
-
-
-def data_of(folder: Path) -> ReportData:
-    run = RecordedRun.open(folder)
-    return report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
 
 
 def say(name: str, request: Request, epoch: int) -> Assessment:
@@ -47,7 +42,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 
 def test_who_is_combined_and_who_decides_is_said(data: ReportData):
     section = behaviour_section(data)
-    assert section is not None
     said = " ".join(section["sentences"])
     assert "The ensemble (paper) combines mini and flash." in said
     assert "mini, the primary judge of Eq. 3, decides" in said
@@ -55,7 +49,6 @@ def test_who_is_combined_and_who_decides_is_said(data: ReportData):
 
 def test_missing_judges_and_changed_models_are_warnings(data: ReportData):
     section = behaviour_section(data)
-    assert section is not None
     missing, unequal, changed = section["warnings"]
     assert "lack a judge (“Race Change”): mini gave none for" in missing
     assert "in some groups of group than in others" in unequal
@@ -74,17 +67,14 @@ def test_the_page_is_well_formed_and_has_the_section(data: ReportData):
 
 def test_one_model_that_gave_every_answer_is_named(tmp_path: Path):
     section = behaviour_section(data_of(fill(write_audit(tmp_path, judge("mini")), lambda *_: rated(race_change=1.0))))
-    assert section is not None
     assert section["sentences"] == ["gpt-5.2 gave all 96 answers of mini."]
     assert section["warnings"] == []
 
 
 def test_without_a_model_there_is_no_section(tmp_path: Path):
-    folder = tmp_path / "run"
-    people = runs.people(tmp_path / "people")
-    folder.mkdir()
-    audit = f"[portraits]\nsource = '{people}'\n[prompts]\nonly = ['O-01']\n[[editors]]\nuse = 'noop'\n"
-    (folder / "audit.toml").write_text(f"{audit}[[judges]]\nuse = 'instruments'\n[estimates]\nfactors = ['group']\n")
+    sections = {"judges": [{"use": "instruments"}], "estimates": {"factors": ["group"]}}
+    source = {"source": str(runs.people(tmp_path / "people"))}
+    folder = small_audit(tmp_path / "run", portraits=source, prompts=["O-01"], **sections)
     runs.fill(folder, lambda *_: {})
     data = data_of(folder)
     assert data.behaviour is None

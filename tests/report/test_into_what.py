@@ -8,54 +8,57 @@ from typing import Any
 
 import pytest
 
-from stillme import estimates
 from stillme.api.pipeline import run_stages
-from stillme.report.data import Redaction, report_data
+from stillme.report.data import Redaction
 from stillme.report.figure_files import write_figures
 from stillme.report.findings import find
 from stillme.report.into_what import findings, into_what
 from stillme.report.writing import render
-from stillme.runs import RecordedRun
 from tests import readings
+from tests.report.planted import data_of
+from tests.report.test_report import text_of
 
 
 @pytest.fixture(scope="module")
 def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = readings.write(
-        tmp_path_factory.mktemp("report") / "biased", names=("<b>Black", "Indian", "White"), share=0.4, wrong=0.1
-    )
+    folder = tmp_path_factory.mktemp("report") / "biased"
+    return ran(folder, names=("<b>Black", "Indian", "White"), share=0.4, wrong=0.1)
+
+
+def page(folder: Path, redact: Redaction = "none") -> tuple[str, dict[str, Any] | None]:
+    data = data_of(folder, redact)
+    return render(data), into_what(data)
+
+
+@pytest.fixture(scope="module")
+def shown(biased: Path) -> tuple[str, dict[str, Any]]:
+    html, section = page(biased)
+    assert section is not None
+    return html, section
+
+
+def ran(folder: Path, **wanted: Any) -> Path:
+    """A run of readers."""
+    readings.write(folder, **wanted)
     run_stages(folder, ("edit", "judge"))
     return folder
 
 
-def page(folder: Path, redact: Redaction = "none") -> tuple[str, dict[str, Any] | None]:
-    with RecordedRun.open(folder) as run:
-        results = run.results
-        data = report_data(run, estimates.estimate(results.edits, results.scores, run.settings), redact=redact)
-        return render(data), into_what(data)
-
-
-def words(html: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).replace("&nbsp;", " ")
-
-
-def test_the_first_screen_says_who_appears_to_become_whom(biased: Path):
-    html, section = page(biased)
-    assert section is not None
+def test_the_first_screen_says_who_appears_to_become_whom(shown: tuple[str, dict[str, Any]]):
+    html, section = shown
     (sentence,) = section["sentences"]
     assert re.fullmatch(
         r"ours: \d+ % of edits of <b>Black and Indian portraits appear White to reader, \d+ % before the edit "
         r"\(\+.* points, .* to .*\); the other way .* points, .* to .*\.",
         sentence,
     )
-    first = words(html[html.index('<header class="top">') : html.index("<main>")])
+    first = text_of(html[html.index('<header class="top">') : html.index("<main>")])
     assert "portraits appear White to reader" in first
     assert "No judge of pairs confirms it" in first, "a reader alone does not decide"
 
 
-def test_flows_are_drawn_and_named_for_those_who_cannot_see_them(biased: Path):
-    html, section = page(biased)
-    assert section is not None
+def test_flows_are_drawn_and_named_for_those_who_cannot_see_them(shown: tuple[str, dict[str, Any]]):
+    html, section = shown
     ((judge, panels),) = section["flows"]
     assert judge == "reader"
     ((editor, arm, drawing),) = panels
@@ -67,46 +70,37 @@ def test_flows_are_drawn_and_named_for_those_who_cannot_see_them(biased: Path):
     assert 'href="#into-what"' in html
 
 
-def test_examples_are_of_different_people_and_are_left_out_with_the_portraits(biased: Path):
-    _, section = page(biased)
-    assert section is not None
+def test_examples_are_of_different_people_and_are_left_out_with_the_portraits(
+    biased: Path, shown: tuple[str, dict[str, Any]]
+):
+    _, section = shown
     assert len({picture.portrait for picture in section["examples"]}) == len(section["examples"]) == 3
     assert "whose unedited picture did not" in section["example_of"]
     html, redacted = page(biased, "omit")
-    assert redacted is not None
     assert redacted["examples"] == ()
     assert "whose unedited picture did not" not in html
 
 
-def test_the_page_says_whose_words_they_are_and_claims_nothing_about_a_person(biased: Path):
-    html, _ = page(biased)
-    text = words(html[html.index('id="into-what"') :])
+def test_the_page_says_whose_words_they_are_and_claims_nothing_about_a_person(shown: tuple[str, dict[str, Any]]):
+    html, _ = shown
+    text = text_of(html[html.index('id="into-what"') :])
     assert "values of “group” in this set of portraits (labels from: made up)" in text
     assert "how a picture appears to a reader, not who a person is" in text
 
 
 def test_figures_have_the_flows(biased: Path, tmp_path: Path):
-    with RecordedRun.open(biased) as run:
-        data = report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings))
-        written = write_figures(tmp_path, data)
-    assert any("into_what" in file.name for file in written)
+    assert any("into_what" in file.name for file in write_figures(tmp_path, data_of(biased)))
 
 
 def test_an_honest_editor_gets_no_sentence_and_no_coloured_flow(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", share=0.0, wrong=0.25)
-    run_stages(folder, ("edit", "judge"))
-    html, section = page(folder)
-    assert section is not None
+    html, section = page(ran(tmp_path / "a", share=0.0, wrong=0.25))
     assert section["sentences"] == []
     assert section["examples"] == ()
     assert 'class="moves"' not in html
 
 
 def test_doubts_and_refusals_are_shown_by_group(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", unsure="person % 3 == 1", prompts=("O-01", "V-01"))
-    run_stages(folder, ("edit", "judge"))
-    _, section = page(folder)
-    assert section is not None
+    _, section = page(ran(tmp_path / "a", unsure="person % 3 == 1", prompts=("O-01", "V-01")))
     assert ("reader", "Indian", "unedited", "100.0 %", "0.0 %") in section["unsure"]
     assert {group for _, group, *_ in section["unsure"]} == {"Indian"}
     assert "cannot tell in" in section["toward_reference"][0][1]
@@ -119,7 +113,5 @@ def test_without_readers_there_is_no_section(tmp_path: Path):
     html, section = page(folder)
     assert section is None
     assert "into-what" not in html
-    with RecordedRun.open(folder) as run:
-        data = report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings))
-    assert list(findings(data)) == []
-    assert find(data).answers
+    assert list(findings(data_of(folder))) == []
+    assert find(data_of(folder)).answers

@@ -17,7 +17,7 @@ from stillme.report import ReportData, write
 from stillme.report.embedding import rows_of
 from stillme.runs.store.summaries import Spoken
 from tests.pages import wait_until
-from tests.report.planted import planted
+from tests.report.planted import again, planted
 
 pytestmark = pytest.mark.browser
 
@@ -35,6 +35,14 @@ def address(make_data: Callable[..., ReportData], tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="module")
 def paper_address(paper: ReportData, tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(tmp_path_factory.mktemp("paper"), paper).as_uri()
+
+
+@pytest.fixture(scope="module")
+def planted_address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Five editors; one group is left unedited in most edits, another is lightened."""
+    editors = tuple(f"editor-with-a-long-name-{number}" for number in range(5))
+    data = planted(unedited={"E": 0.7}, lightened={"A": 1.0}, editors=editors)
+    return write(tmp_path_factory.mktemp("planted"), data).as_uri()
 
 
 @pytest.fixture
@@ -60,7 +68,9 @@ def test_the_page_opens_without_a_request_or_a_complaint(read: Visit, address: s
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
 
 
-def test_every_number_of_a_group_leads_to_rows_that_give_it_again(read: Visit, paper_address: str, paper: ReportData):
+def test_every_number_of_a_group_or_gap_leads_to_rows_that_give_it_again(
+    read: Visit, paper_address: str, paper: ReportData
+):
     page = read(paper_address)
     checked = [
         (estimate, estimate.outcome)
@@ -83,23 +93,20 @@ def test_every_number_of_a_group_leads_to_rows_that_give_it_again(read: Visit, p
         scale = 100 if "%" in text else 1
         assert value == pytest.approx(scale * interval.value, abs=0.06 if scale == 100 else 0.006)
         assert int(edits[1].replace(",", "")) == estimate.edits
-
-
-def test_a_gap_shows_its_groups_side_by_side(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
     asked = {"view": "table", "quantity": "skin_lightened", "judge": "ensemble (mean)", "editor": "flux", "by": "race"}
     page.evaluate("address => { location.hash = address }", f"#edits?{urlencode(asked)}")
     page.wait_for_selector(".by-group")
     assert page.locator(".by-group th").all_inner_texts()[:2] == ["Black", "East Asian"]
-    assert page.locator(".by-group tr").count() == 7
+    assert page.locator(".by-group tr").count() == 7, "a gap's groups, side by side"
 
 
-def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, address: str) -> None:
-    page = read(address)
-    link = page.locator(".worst .headline a").first
+def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, planted_address: str) -> None:
+    page = read(planted_address)
+    link = page.locator(".worst .headline a[href*='skin_lightened']").first
     link.focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#explorer table")
+    assert page.locator("#counted").inner_text().startswith(link.inner_text().split(" (")[0])
     assert page.evaluate("document.activeElement.id") == "how-many"
     assert "Counts" in page.locator("#explorer thead").inner_text()
     assert page.evaluate("document.getElementById('summary').getBoundingClientRect().top") < 200
@@ -107,7 +114,7 @@ def test_following_a_number_by_keyboard_shows_its_rows(read: Visit, address: str
     assert page.evaluate("document.activeElement.closest('#explorer') !== null")
 
 
-def test_filters_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_address: str) -> None:
+def test_filters_bounds_and_flags_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_address: str) -> None:
     page = read(paper_address)
     everything = page.locator("#how-many").inner_text()
     page.locator("#filters").get_by_label("Editor").select_option("qwen")
@@ -123,10 +130,6 @@ def test_filters_narrow_the_edits_and_stand_in_the_address(read: Visit, paper_ad
     assert all("yes" in row for row in rows_shown(page))
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#how-many").inner_text() == everything
-
-
-def test_scores_can_be_bounded_and_flags_chosen(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
     form = page.locator("#filters")
     form.get_by_label("Show as").select_option("table")
     form.get_by_label("Score").select_option(label="Skin Tone Change · ensemble (mean)")
@@ -142,7 +145,7 @@ def test_scores_can_be_bounded_and_flags_chosen(read: Visit, paper_address: str)
     assert 0 < disagreeing < 1500
 
 
-def test_the_worst_come_first_and_more_can_be_shown(read: Visit, paper_address: str) -> None:
+def test_the_worst_come_first_and_one_instruction_is_shown_for_every_group(read: Visit, paper_address: str) -> None:
     page = read(paper_address)
     assert page.locator(".gallery li").count() == 24
     # A source and one picture for each of the two arms.
@@ -150,6 +153,12 @@ def test_the_worst_come_first_and_more_can_be_shown(read: Visit, paper_address: 
     page.locator("#explorer").get_by_role("button", name="Show 24 more").click()
     assert page.locator(".gallery li").count() == 48
     assert page.evaluate("document.activeElement.closest('li') !== null")
+    grid = page.locator("#grid")
+    assert grid.locator("thead th").count() == 8
+    assert grid.locator("tbody tr").count() == 4
+    page.locator("#grid-choice select").select_option(label="step1x · feature")
+    grid.locator("button").first.click()
+    assert "step1x" in page.locator("dialog").inner_text()
 
 
 def test_an_edit_opens_large_and_steps_by_arrow_keys(read: Visit, paper_address: str) -> None:
@@ -190,6 +199,15 @@ def test_a_slider_lays_the_edit_upon_its_source(read: Visit, address: str) -> No
 def test_on_a_phone_sections_are_folded_until_they_are_asked_for(read: Visit, paper_address: str) -> None:
     page = read(paper_address, viewport={"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollHeight") < 9_000
+    page.locator("nav a[href='#instructions']").click()
+    shown = page.evaluate(
+        """() => {
+          const box = document.querySelector("#instructions .sideways").getBoundingClientRect();
+          const cells = [...document.querySelector("#instructions .heat tbody tr").cells].slice(1);
+          return cells.filter((cell) => cell.getBoundingClientRect().right <= box.right).length;
+        }"""
+    )
+    assert shown >= 4, "the heat map opens on its cells"
     fold = page.locator("#numbers .folding")
     assert fold.get_attribute("aria-expanded") == "false"
     assert not page.locator("#estimates").is_visible()
@@ -205,17 +223,7 @@ def test_on_a_phone_sections_are_folded_until_they_are_asked_for(read: Visit, pa
     assert page.locator("#estimates").is_visible(), "paper has everything"
 
 
-def test_one_instruction_for_every_group(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
-    grid = page.locator("#grid")
-    assert grid.locator("thead th").count() == 8
-    assert grid.locator("tbody tr").count() == 4
-    page.locator("#grid-choice select").select_option(label="step1x · feature")
-    grid.locator("button").first.click()
-    assert "step1x" in page.locator("dialog").inner_text()
-
-
-def test_all_estimates_can_be_sorted_by_keyboard(
+def test_all_estimates_can_be_sorted_by_keyboard_and_filtered_by_words(
     read: Visit, address: str, make_data: Callable[..., ReportData]
 ) -> None:
     page = read(address)
@@ -235,23 +243,11 @@ def test_all_estimates_can_be_sorted_by_keyboard(
     assert values[0] < values[-1]
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
-
-
-def test_the_filter_keeps_estimates_with_every_word(read: Visit, address: str) -> None:
-    page = read(address)
     page.get_by_label("Show only rows with").fill("harsh skin lightened contrast")
     rows = page.locator("#estimates tbody tr").all_inner_texts()
     assert rows
     assert all("harsh" in row and "Skin lightened" in row and "contrast" in row for row in rows)
     assert page.locator("#count").inner_text().startswith(f"{len(rows)} of ")
-
-
-@pytest.fixture(scope="module")
-def planted_address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Five editors; one group is left unedited in most edits, another is lightened."""
-    editors = tuple(f"editor-with-a-long-name-{number}" for number in range(5))
-    data = planted(unedited={"E": 0.7}, lightened={"A": 1.0}, editors=editors)
-    return write(tmp_path_factory.mktemp("planted"), data).as_uri()
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -275,28 +271,7 @@ def test_numbers_stay_inside_their_cards(read: Visit, planted_address: str, pape
         assert width < 1440 or hidden == 0
 
 
-def test_a_number_of_the_first_screen_leads_to_its_rows(read: Visit, planted_address: str) -> None:
-    page = read(planted_address)
-    link = page.locator(".worst .headline a[href*='skin_lightened']").first
-    shown = link.inner_text().split(" (")[0]
-    link.click()
-    page.wait_for_selector("#explorer table")
-    assert page.locator("#counted").inner_text().startswith(shown)
-
-
-def test_on_a_phone_the_heat_map_opens_on_its_cells(read: Visit, paper_address: str) -> None:
-    page = read(paper_address, viewport={"width": 390, "height": 800})
-    seen = page.evaluate(
-        """() => {
-          const box = document.querySelector("#instructions .sideways").getBoundingClientRect();
-          const cells = [...document.querySelector("#instructions .heat tbody tr").cells].slice(1);
-          return cells.filter((cell) => cell.getBoundingClientRect().right <= box.right).length;
-        }"""
-    )
-    assert seen >= 4
-
-
-def test_wide_tables_print_whole(read: Visit, paper_address: str) -> None:
+def test_figures_and_whole_tables_are_printed_and_no_controls(read: Visit, paper_address: str) -> None:
     # A4 with margins of a centimetre, at 96 dots an inch.
     page = read(paper_address, viewport={"width": 718, "height": 1000})
     page.emulate_media(media="print")
@@ -308,6 +283,10 @@ def test_wide_tables_print_whole(read: Visit, paper_address: str) -> None:
     assert all(right <= 718 for _, right in cut)
     rows = page.locator("#estimates tbody tr")
     assert rows.nth(rows.count() - 1).is_visible()
+    assert page.locator(".forest").first.is_visible()
+    assert not page.locator("#filters").is_visible()
+    assert not page.locator("nav").is_visible()
+    assert page.pdf().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -322,26 +301,29 @@ def test_nothing_is_wider_than_the_screen(read: Visit, paper_address: str, width
 
 def test_axe_finds_nothing_to_object_to(read: Visit, paper_address: str) -> None:
     page = read(paper_address)
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()[:3000]
+
+    def look(context: str | None = None, **options: object) -> None:
+        results = Axe().run(page, context=context, options=options)
+        assert results.violations_count == 0, results.generate_report()[:3000]
+
+    look()
+    page.emulate_media(color_scheme="dark")
+    look("#answers", runOnly=["color-contrast"])
+    page.emulate_media(color_scheme="light")
     page.evaluate("location.hash = '#edits?view=table&quantity=skin_tone&judge=gpt&by=race'")
     page.wait_for_selector("#explorer table")
-    for context in ("#edits", "dialog"):
-        results = Axe().run(page, context=context)
-        assert results.violations_count == 0, results.generate_report()[:3000]
-        page.locator("#explorer .look").first.click() if context == "#edits" else page.close()
-
-
-def test_colours_stand_out_in_the_dark_too(read: Visit, address: str) -> None:
-    page = read(address, color_scheme="dark")
-    results = Axe().run(page, context="#answers", options={"runOnly": ["color-contrast"]})
-    assert results.violations_count == 0, results.generate_report()[:3000]
+    look("#edits")
+    page.locator("#explorer .look").first.click()
+    look("dialog")
 
 
 def test_no_string_of_a_user_runs_or_becomes_markup(
     read: Visit, make_data: Callable[..., ReportData], tmp_path: Path
 ) -> None:
-    data = make_data(title=HOSTILE, group_names=(HOSTILE, "B", "C"), prompt_text=HOSTILE, origin=HOSTILE)
+    names = {"group_names": (HOSTILE, "B", "C"), "prompt_text": HOSTILE, "origin": HOSTILE}
+    data = make_data(title=HOSTILE, planted=True, **names)
+    edits = replace(data.edits, editors=(HOSTILE, "harsh"))
+    data = again(data, edits=edits, scores=tuple(replace(score, judge=HOSTILE) for score in data.scores))
     remark = Spoken(edit="", judge="watcher", axis="skin_tone", text=HOSTILE)
     data = replace(data, remarks=lambda keys: {key: [remark] for key in keys}, badges=(HOSTILE,))
     page = read(write(tmp_path, data).as_uri())
@@ -353,6 +335,8 @@ def test_no_string_of_a_user_runs_or_becomes_markup(
     assert rows_shown(page)
     assert page.title().startswith(HOSTILE)
     assert page.locator("img[src=x]").count() == 0
+    assert page.locator("[onerror], [onload]").count() == 0
+    assert page.locator("script").count() == 3
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -361,13 +345,13 @@ def test_text_stands_out_from_its_background(read: Visit, address: str, scheme: 
     contrast = page.evaluate(
         """() => {
           const canvas = document.createElement("canvas").getContext("2d");
-          const light = (name) => {
-            canvas.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
-            const hex = canvas.fillStyle;
-            const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+          const luminance = (colour) => {
+            canvas.fillStyle = colour;  // and read back, it is #rrggbb
+            const parts = [1, 3, 5].map((at) => parseInt(canvas.fillStyle.slice(at, at + 2), 16) / 255);
             const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
             return 0.2126 * r + 0.7152 * g + 0.0722 * b;
           };
+          const light = (name) => luminance(getComputedStyle(document.documentElement).getPropertyValue(name));
           const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
           const inks = ["--ink", "--soft", "--alert", ...[0, 1, 2, 3, 4, 5].map((n) => `--ink-${n}`)];
           const texts = inks.flatMap((ink) => ["--paper", "--card"].map((on) => ratio(light(ink), light(on))));
@@ -381,12 +365,7 @@ def test_text_stands_out_from_its_background(read: Visit, address: str, scheme: 
             table.rows[0].append(square);
             document.body.append(table);
             const { color, backgroundColor } = getComputedStyle(square);
-            const lightOf = (text) => {
-              const parts = text.match(/\\d+/g).map((v) => Number(v) / 255);
-              const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-              return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            return ratio(lightOf(color), lightOf(backgroundColor));
+            return ratio(luminance(color), luminance(backgroundColor));
           }));
           return [...texts, ...shades];
         }"""
@@ -402,15 +381,6 @@ def test_without_script_the_numbers_are_still_there(browser: Browser, address: s
     assert page.get_by_role("heading", name="For whom is it worst?").is_visible()
     assert page.locator(".forest").count() > 4
     context.close()
-
-
-def test_it_prints_its_figures_and_not_its_controls(read: Visit, paper_address: str) -> None:
-    page = read(paper_address)
-    page.emulate_media(media="print")
-    assert not page.locator("#filters").is_visible()
-    assert not page.locator("nav").is_visible()
-    assert page.locator(".forest").first.is_visible()
-    assert page.pdf().startswith(b"%PDF")
 
 
 def test_full_pictures_open_from_the_run_folder_beside(

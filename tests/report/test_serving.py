@@ -15,7 +15,6 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.report.data import Redaction
 from stillme.report.server import LivePage, Refresher, Served, Server, serve
-from stillme.runs import status
 from tests.pages import wait_until
 
 
@@ -47,20 +46,6 @@ def run(write_audit: Callable[..., Path]) -> Path:
     folder = write_audit()
     run_stages(folder, ("edit",))
     return folder
-
-
-def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[int] = []
-    original = status._counts
-    monkeypatch.setattr(status, "_counts", lambda *given: counted.append(1) or original(*given))
-    with serving(run) as (refresher, _server):
-        for _ in range(4):
-            refresher.refresh()
-        rested = len(counted)
-        assert rested <= 2, "closing a ledger may fold its log into it, once"
-        run_stages(run, ("judge",))
-        refresher.refresh()
-        assert len(counted) == rested + 1
 
 
 def test_the_page_follows_the_run(run: Path) -> None:
@@ -106,46 +91,30 @@ def test_a_damaged_ledger_is_shown_and_the_page_stays_until_it_is_whole_again(ru
         refresher.join()
 
 
-def test_a_picture_that_is_not_what_it_was_is_not_shown(run: Path) -> None:
-    picture = next((run / "images").rglob("*.png"))
+def test_pictures_come_from_the_run_as_they_were_and_nothing_else_does(run: Path) -> None:
+    picture, another, *_ = (run / "images").rglob("*.png")
+    path = f"/images/{picture.parent.name}/{picture.name}"
     with serving(run) as (_, server):
-        path = f"/{picture.relative_to(run)}"
-        assert ask(server, path)[0] == 200
-        picture.write_bytes(next(other for other in (run / "images").rglob("*.png") if other != picture).read_bytes())
-        assert ask(server, path)[0] == 404
-
-
-def test_pictures_come_from_the_run_and_nothing_else_does(run: Path) -> None:
-    picture = next(path for path in (run / "images").rglob("*.png"))
-    with serving(run) as (_, server):
-        status, body, headers = ask(server, f"/images/{picture.parent.name}/{picture.name}")
+        status, body, headers = ask(server, path)
         assert (status, body) == (200, picture.read_bytes())
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert ask(server, "/", method="HEAD")[1] == b""
-        for path in ("/stillme.sqlite", "/images/../audit.toml", "/images/%2e%2e/audit.toml", "/audit.toml"):
-            assert ask(server, path)[0] == 404, path
+        for elsewhere in ("/stillme.sqlite", "/images/../audit.toml", "/images/%2e%2e/audit.toml", "/audit.toml"):
+            assert ask(server, elsewhere)[0] == 404, elsewhere
         assert ask(server, "/", method="POST")[0] == 501
+        hosts = ("evil.example", "127.0.0.1:8777", "[::1]:80")
+        assert [ask(server, "/", host=host)[0] for host in hosts] == [421, 200, 200], "another site's name for it"
+        with pytest.raises(StillmeError, match="--port 0"):
+            Server(Served(path=run, port=server.server_address[1]), LivePage(), run)
+        picture.write_bytes(another.read_bytes())
+        assert ask(server, path)[0] == 404, "it is not what it was"
     with serving(run, redact="blur") as (_, server):
-        assert ask(server, f"/images/{picture.parent.name}/{picture.name}")[0] == 404
-
-
-def test_another_sites_name_for_this_machine_is_turned_away(run: Path) -> None:
-    with serving(run) as (_, server):
-        assert ask(server, "/", host="evil.example")[0] == 421
-        assert ask(server, "/", host="127.0.0.1:8777")[0] == 200
-        assert ask(server, "/", host="[::1]:80")[0] == 200
+        assert ask(server, f"/images/{another.parent.name}/{another.name}")[0] == 404
 
 
 def test_a_run_that_never_began_is_named(write_audit: Callable[..., Path]) -> None:
     with pytest.raises(StillmeError, match="has no run yet"):
         serve(Served(path=write_audit(), port=0), lambda _: None)
-
-
-def test_a_taken_port_is_named_with_what_to_do(run: Path) -> None:
-    with serving(run) as (_, server):
-        taken = Served(path=run, port=server.server_address[1])
-        with pytest.raises(StillmeError, match="--port 0"):
-            Server(taken, LivePage(), run)
 
 
 @pytest.mark.browser

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from stillme.core.rubric.readings import RACE
-from stillme.estimates import EditState, RatingState, estimate
+from stillme.estimates import EditState, RatingState
 from stillme.estimates.directions import Group, Tallies
 from stillme.estimates.headlines import CONTROL_PAIRS, blind_on
 from stillme.report import ReportData
 from stillme.report.findings import find
 from stillme.runs.readings import Readings
-from tests.report.planted import LICENSED, planted, unevenly_answered
+from tests.report.planted import LICENSED, again, planted, unevenly_answered
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 EVERYONE = dict.fromkeys("ABE", 0.5)
@@ -35,8 +35,7 @@ def listed() -> dict[str, tuple[str, re.Pattern[str]]]:
 def _state(data: ReportData, rows: slice, state: EditState) -> ReportData:
     changed = data.edits.state.copy()
     changed[rows] = state
-    edits = replace(data.edits, state=changed)
-    return replace(data, edits=edits, estimates=tuple(estimate(edits, data.scores, data.settings)))
+    return again(data, edits=replace(data.edits, state=changed))
 
 
 def _ratings(data: ReportData, rows: slice, state: RatingState) -> ReportData:
@@ -115,11 +114,8 @@ def _audits() -> Iterator[ReportData]:
     yield planted(standing={"meter": blind}, per_group=150, groups=("A", "B"))
     caught = {"meter": {**LICENSED["meter"], CONTROL_PAIRS: "11 of 16"}}
     yield replace(harmful, standing=caught)
-    second = tuple(replace(score, judge="second") for score in harmful.scores)
-    both = (*harmful.scores, *second)
-    estimates = tuple(estimate(harmful.edits, both, harmful.settings))
-    standing = {**caught, "second": LICENSED["meter"]}
-    yield replace(harmful, scores=both, estimates=estimates, standing=standing)
+    both = (*harmful.scores, *(replace(score, judge="second") for score in harmful.scores))
+    yield again(harmful, scores=both, standing={**caught, "second": LICENSED["meter"]})
     yield planted(unedited={"B": 0.6, "E": 0.6}, lightened={"A": 0.9})
     means = planted(axes=("visible_change", "identity_distance"), standing=PASSED)
     only_means = [one for one in means.estimates if one.quantity in ("identity_distance", "unchanged")]

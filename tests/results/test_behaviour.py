@@ -10,22 +10,17 @@ import pytest
 
 from stillme import audit as audits
 from stillme.core.errors import InvalidAudit
-from stillme.core.types import Abstained, Assessment, Interval, Request
+from stillme.core.types import Abstained, Assessment, Request
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import RecordedRun, behaviour
 from stillme.runs.status import is_snapshot, model_names, status_of
 from tests import runs
+from tests.estimates.test_behaviour import interval
 from tests.results.judged import fill, judge, rated, write_audit
 
 
-def value(behaviours: list[behaviour.Behaviour], measure: str, group: str = "", judge: str = "") -> float:
-    (behaviour,) = [
-        part
-        for part in behaviours
-        if (part.measure, part.group) == (measure, group) and (not judge or part.judge == judge)
-    ]
-    assert isinstance(behaviour.outcome, Interval)
-    return behaviour.outcome.value
+def value(behaviours: list[behaviour.Behaviour], *asked: str) -> float:
+    return interval(behaviours, *asked).value
 
 
 def combined_scores(run: RecordedRun) -> tuple[str, set[float]]:
@@ -102,7 +97,6 @@ def test_the_first_of_the_ensembles_judges_is_primary(tmp_path: Path, order: lis
     with RecordedRun.open(folder) as run:
         assert combined_scores(run) == ("ensemble (paper)", {expected})
         combination = behaviour.combination(run)
-        assert combination is not None
         assert combination.primary == order[0]
         assert run.design.resolved["ensemble"]["primary"] == order[0]
         path = next(iter(analyse(run, only=["coverage"]).values())).path
@@ -116,12 +110,6 @@ def test_a_rule_without_a_primary_judge_names_none(tmp_path: Path):
     assert "primary" not in resolved
 
 
-def test_blind_and_told_judges_are_not_combined_unasked(tmp_path: Path):
-    folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"))
-    with pytest.raises(InvalidAudit, match=r"told the labels \(told\) with blind ones \(blind\).*mixed_disclosure"):
-        audits.load(folder, ready=False)
-
-
 def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path):
     mixed = {"mixed_disclosure": True}
     folder = write_audit(tmp_path, judge("blind"), judge("told", disclosure="paper"), ensemble=mixed)
@@ -129,13 +117,19 @@ def test_an_ensemble_of_blind_and_told_judges_says_so_in_its_name(tmp_path: Path
     with RecordedRun.open(folder) as run:
         assert combined_scores(run) == ("ensemble (mean, blind and unblinded)", {1.5})
         combination = behaviour.combination(run)
-    assert combination is not None
     assert combination.mixed
 
 
-@pytest.mark.parametrize(("names", "problem"), [(["one"], "names one judge"), (["one", "one"], "names 'one' twice")])
-def test_the_ensembles_judges_are_several_different_ones_or_none(tmp_path: Path, names: list[str], problem: str):
-    folder = write_audit(tmp_path, judge("one"), judge("two", model="else"), ensemble={"judges": names})
+@pytest.mark.parametrize(
+    ("second", "ensemble", "problem"),
+    [
+        ({"model": "else"}, {"judges": ["one"]}, "names one judge"),
+        ({"model": "else"}, {"judges": ["one", "one"]}, "names 'one' twice"),
+        ({"disclosure": "paper"}, {}, r"told the labels \(two\) with blind ones \(one\).*mixed_disclosure"),
+    ],
+)
+def test_the_ensembles_judges_are_several_different_ones_that_know_as_much(tmp_path: Path, second, ensemble, problem):
+    folder = write_audit(tmp_path, judge("one"), judge("two", **second), ensemble=ensemble)
     with pytest.raises(InvalidAudit, match=problem):
         audits.load(folder, ready=False)
 

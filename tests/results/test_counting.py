@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +20,21 @@ from stillme.core.types import IN_WORDS, Abstained, Assessment, Edited, EditOutc
 from stillme.mitigation.features import Declined, Described, Extraction, Features, extraction_key
 from stillme.runs import RecordedRun, status
 from stillme.runs.status import Counts, count
-from stillme.runs.store import Store
+from stillme.runs.store import Store, Totals
 from stillme.runs.store.rows import Attempt, FeatureRow
 from stillme.work.recording import record
-from tests.records import assessment_row, edit_row
+from tests.records import assessment_row, edit_row, small_audit
 
-AUDIT = """
-arms = ["baseline", "feature"]
-[portraits]
-source = "synthetic"
-limit = 3
-[prompts]
-only = ["O-01"]
-[[editors]]
-use = "noop"
-[[editors]]
-use = "planted"
-[[judges]]
-use = "scripted"
-epochs = 2
-[[judges]]
-use = "scripted"
-name = "other"
-parameters = { scores = { skin_tone = 2 } }
-[estimates]
-factors = ["preset"]
-"""
+AUDIT: dict[str, Any] = {
+    "arms": ["baseline", "feature"],
+    "prompts": ["O-01"],
+    "editors": [{"use": "noop"}, {"use": "planted"}],
+    "judges": [
+        {"use": "scripted", "epochs": 2},
+        {"use": "scripted", "name": "other", "parameters": {"scores": {"skin_tone": 2}}},
+    ],
+    "estimates": {"factors": ["preset"]},
+}
 OUTCOMES: tuple[EditOutcome, ...] = (
     Edited(image=b""),
     Edited(image=b"", effective={"cost": "unknown"}),
@@ -77,8 +67,7 @@ steps = st.lists(st.one_of(edits, edits, judgements, judgements, features, attem
 def recorded() -> Iterator[Path]:
     """A run that has recorded what it asks, and done nothing."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "audit.toml").write_text(AUDIT)
+        folder = small_audit(Path(name), limit=3, **AUDIT)
         with Store.writing(folder) as store:
             record(load(folder), store)
         yield folder
@@ -87,16 +76,7 @@ def recorded() -> Iterator[Path]:
 def asked_of(run: RecordedRun) -> list[Request]:
     requests = [request.request(run.design) for request in run.requests()]
     assert [request.key for request in requests] == [request.key for request in run.requests()]
-    first = requests[0]
-    unasked = Request(
-        portraits=first.portraits,
-        prompt=first.prompt,
-        arm=first.arm,
-        instruction=first.instruction,
-        editor=first.editor,
-        seed=99,
-    )
-    return [*requests, unasked]
+    return [*requests, replace(requests[0], seed=99)]
 
 
 def apply(step: tuple, store: Store, design: Design, requests: list[Request]) -> None:
@@ -118,6 +98,29 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
         case ("attempt", number, cost):
             attempt = Attempt(stage="edit", key=requests[number].key, number=1, error="no", retryable=True, cost=cost)
             store.add_attempts([attempt])
+
+
+def happen(folder: Path, *steps: tuple) -> None:
+    """Have these rows written to a run."""
+    with RecordedRun.open(folder) as run:
+        design, requests = run.design, asked_of(run)
+    for step in steps:
+        with Store.writing(folder) as store:
+            apply(step, store, design, requests)
+
+
+def edited(*numbers: int, outcome: EditOutcome = OUTCOMES[0]) -> list[tuple]:
+    """Edits of these requests, for a dollar each."""
+    return [("edit", number, outcome, PICTURES[0], 1.0) for number in numbers]
+
+
+def counted(folder: Path) -> tuple[Counts, Totals]:
+    """What the database counts, which must be what one would."""
+    with RecordedRun.open(folder) as run:
+        counts, totals = count(run)
+        assert counts == counted_one_by_one(run)
+        assert totals == run.store.totals()
+        return counts, totals
 
 
 def counted_one_by_one(run: RecordedRun) -> Counts:
@@ -173,114 +176,82 @@ def test_the_database_counts_as_one_would_request_by_request(recorded: Path, ste
                 with Store.writing(folder) as store:
                     apply(step, store, design, requests)
                 continue
-            with RecordedRun.open(folder) as run:
-                counts, totals = count(run)
-                assert counts == counted_one_by_one(run)
-                assert totals == run.store.totals()
+            counted(folder)
 
 
-def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
-    original, counted = status._counts, list[int]()
-    monkeypatch.setattr(status, "_counts", lambda *given: counted.append(1) or original(*given))
-    with RecordedRun.open(tmp_path) as run:
-        design, requests = run.design, asked_of(run)
-        first = count(run)
-        assert count(run) == first
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run) == first, "kept also for the next process"
-    assert len(counted) == 1
-    with Store.writing(tmp_path) as store:
-        apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run)[0] == counted_one_by_one(run) != first[0]
-        assert count(run)[1].cost == 1
-    assert len(counted) == 2
+@pytest.fixture
+def folder(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of the run's database."""
+    return Path(shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")).parent
 
 
-def test_only_new_rows_are_read_to_count_again(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+def test_a_run_that_did_not_change_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    original, asked = status._counts, list[int]()
+    monkeypatch.setattr(status, "_counts", lambda *given: asked.append(1) or original(*given))
+    first = counted(folder)
+    assert counted(folder) == first, "kept also for the next process"
+    assert len(asked) == 1
+    happen(folder, *edited(0))
+    counts, totals = counted(folder)
+    assert counts != first[0]
+    assert totals.cost == 1
+    assert counted(folder) == (counts, totals)
+    assert len(asked) == 2
+
+
+def test_only_new_rows_are_read_to_count_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
     original, read = Store.progress, list[int]()
     monkeypatch.setattr(Store, "progress", lambda *given: read.append(given[-1].get("edit", 0)) or original(*given))
     for edits in range(3):
-        with RecordedRun.open(tmp_path) as run:
-            design, requests = run.design, asked_of(run)
-            assert count(run)[0].editors["noop"]["done"] == edits
-        with Store.writing(tmp_path) as store:
-            apply(("edit", edits, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+        assert counted(folder)[0].editors["noop"]["done"] == edits
+        happen(folder, *edited(edits))
     assert read == [0, 0, 1], "the second began with an empty ledger"
 
 
-def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path, tmp_path: Path):
-    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
-    with RecordedRun.open(tmp_path) as run:
-        design, requests = run.design, asked_of(run)
-    with pytest.MonkeyPatch.context() as patched, RecordedRun.open(tmp_path) as run:
+def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(folder: Path):
+    with pytest.MonkeyPatch.context() as patched, RecordedRun.open(folder) as run:
         original = status._counts
 
         def slow(*given: Any) -> Counts:
             counts = original(*given)
-            with Store.writing(tmp_path) as store:
-                apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+            happen(folder, *edited(0))
             return counts
 
         patched.setattr(status, "_counts", slow)
         assert count(run)[0].editors["noop"]["done"] == 0
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run)[0] == counted_one_by_one(run)
-        assert count(run)[0].editors["noop"]["done"] == 1
+    assert counted(folder)[0].editors["noop"]["done"] == 1
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path, in_place: bool):
-    ledger = tmp_path / "stillme.sqlite"
-    shutil.copyfile(recorded / ledger.name, ledger)
-    with RecordedRun.open(tmp_path) as run:
-        design, requests = run.design, asked_of(run)
-    for number in range(2):
-        with Store.writing(tmp_path) as store:
-            apply(("edit", number, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run)[1].cost == 2
-    for path in tmp_path.glob("stillme.sqlite*"):
+def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, folder: Path, in_place: bool):
+    ledger = folder / "stillme.sqlite"
+    happen(folder, *edited(0, 1))
+    assert counted(folder)[1].cost == 2
+    for path in folder.glob("stillme.sqlite*"):
         if path != ledger or not in_place:
             path.unlink()
     shutil.copyfile(recorded / ledger.name, ledger)
     for number in range(2, 6):
-        with Store.writing(tmp_path) as store:
-            apply(("edit", number, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
-        with RecordedRun.open(tmp_path) as run:
-            counts, totals = count(run)
-            assert counts == counted_one_by_one(run)
-            assert totals.cost == number - 1
+        happen(folder, *edited(number, outcome=OUTCOMES[2]))
+        assert counted(folder)[1].cost == number - 1
 
 
-def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+def test_what_is_kept_may_be_damaged_or_unwritable(folder: Path, monkeypatch: pytest.MonkeyPatch):
     status._file().parent.mkdir(parents=True, exist_ok=True)
     status._file().write_text("[broken")
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run)[0] == counted_one_by_one(run)
-    (tmp_path / "a file").write_text("")
-    monkeypatch.setattr(status, "_file", lambda: tmp_path / "a file" / "counts.json")
-    with RecordedRun.open(tmp_path) as run:
-        assert count(run)[0] == counted_one_by_one(run)
+    counted(folder)
+    (folder / "a file").write_text("")
+    monkeypatch.setattr(status, "_file", lambda: folder / "a file" / "counts.json")
+    counted(folder)
 
 
 def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_path: Path):
     folder = Path(shutil.copytree(recorded, tmp_path / "run"))
-    with RecordedRun.open(folder) as run:
-        design, requests = run.design, asked_of(run)
     for number in range(0, 12, 2):
-        with Store.writing(folder) as store:
-            apply(("edit", number, OUTCOMES[number % 4], PICTURES[0], 1.0), store, design, requests)
-    with RecordedRun.open(folder) as run:
-        before, _ = count(run)
-    (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
+        happen(folder, *edited(number, outcome=OUTCOMES[number % 4]))
+    before, _ = counted(folder)
+    small_audit(folder, limit=2, **AUDIT)
     with Store.writing(folder) as store:
         record(load(folder), store)
-    with RecordedRun.open(folder) as run:
-        after, totals = count(run)
-        assert after == counted_one_by_one(run)
-        assert totals == run.store.totals()
+    after, _ = counted(folder)
     assert [counts.editors["noop"]["total"] for counts in (before, after)] == [6, 4]

@@ -28,10 +28,6 @@ def skips(area: np.ndarray, arms: tuple[str, ...] = ("baseline",)) -> Scores:
     return next(score for score in derived(rows, [scored("changed_area", area)]) if score.axis == "skip")
 
 
-def test_an_editor_that_does_the_same_to_everyone_skips_no_one():
-    assert set(skips(np.full(PEOPLE, 0.3)).value) == {MADE}
-
-
 def test_an_editor_that_does_nothing_to_anyone_is_not_said_to_skip_some():
     told = skips(np.full(PEOPLE, 0.001))
     assert np.isnan(told.value).all()
@@ -46,32 +42,21 @@ def test_a_faint_filter_over_everyone_skips_no_one():
     assert set(told.value) == {MADE}
 
 
-def test_an_edit_that_most_others_got_was_skipped():
-    area = np.full(PEOPLE, 0.3)
-    area[3] = 0.01
-    answer = skips(area).value
-    assert answer[3] == SKIPPED
-    assert set(np.delete(answer, 3)) == {MADE}
+@pytest.mark.parametrize(("usual", "other", "answer"), [(0.3, 0.3, MADE), (0.6, 0.03, MADE), (0.3, 0.01, SKIPPED)])
+def test_an_edit_that_most_others_got_was_skipped_and_a_smaller_change_is_made(usual, other, answer):
+    area = np.full(PEOPLE, usual)
+    area[3] = other
+    told = skips(area).value
+    assert told[3] == answer
+    assert set(np.delete(told, 3)) == {MADE}
 
 
-def test_a_smaller_change_is_not_a_skipped_one():
-    area = np.full(PEOPLE, 0.6)
-    area[3] = 0.03
-    assert set(skips(area).value) == {MADE}
-
-
-@pytest.mark.parametrize(("people", "made"), [(8, 7), (20, 11)])
-def test_with_few_others_or_few_changes_there_is_no_answer(people: int, made: int):
+@pytest.mark.parametrize(("people", "made", "answers"), [(8, 7, 0), (20, 11, 0), (9, 8, 9), (20, 12, 20)])
+def test_an_answer_needs_eight_others_of_whom_six_in_ten_changed(people: int, made: int, answers: int):
     area = np.zeros(people)
     area[:made] = 0.3
-    assert np.isnan(skips(area).value).all()
-
-
-@pytest.mark.parametrize(("people", "made"), [(9, 8), (20, 12)])
-def test_with_eight_others_of_whom_six_in_ten_changed_there_is_one(people: int, made: int):
-    area = np.zeros(people)
-    area[:made] = 0.3
-    assert skips(area).value.tolist() == [MADE] * made + [SKIPPED] * (people - made)
+    expected = [MADE] * made + [SKIPPED] * (people - made) if answers else [np.nan] * people
+    assert np.array_equal(skips(area).value, expected, equal_nan=True)
 
 
 def test_an_edit_within_what_the_editor_changes_when_asked_for_nothing_was_skipped():
@@ -96,16 +81,9 @@ def test_a_picture_that_could_not_be_compared_stays_without_an_answer():
     assert told.state[3] == RatingState.ABSTAINED
 
 
-def test_drift_is_what_exceeds_the_editors_own_floor():
-    rows = edits(("baseline", "noop"))
-    drift = np.concatenate([np.full(PEOPLE, 3.0), np.full(PEOPLE, 2.0)])
-    (told,) = derived(rows, [scored("identity_drift", drift)])
-    assert told.value[:PEOPLE].tolist() == [1.5] * PEOPLE
-    assert told.value[PEOPLE:].tolist() == [2.0] * PEOPLE, "the floor itself is reported as it was measured"
-
-
-def test_an_editor_that_changes_nothing_when_asked_for_nothing_gains_nothing_by_it():
-    rows = edits(("baseline", "noop"))
-    drift = np.concatenate([np.full(PEOPLE, 3.0), np.full(PEOPLE, 0.1)])
-    (told,) = derived(rows, [scored("identity_drift", drift)])
-    assert (told.value == drift).all()
+@pytest.mark.parametrize(("floor", "drift"), [(2.0, 1.5), (0.1, 3.0)])
+def test_drift_is_what_exceeds_the_editors_own_floor_if_it_has_one(floor: float, drift: float):
+    measured = np.concatenate([np.full(PEOPLE, 3.0), np.full(PEOPLE, floor)])
+    (told,) = derived(edits(("baseline", "noop")), [scored("identity_drift", measured)])
+    assert told.value[:PEOPLE].tolist() == [drift] * PEOPLE
+    assert told.value[PEOPLE:].tolist() == [floor] * PEOPLE, "the floor itself is reported as it was measured"

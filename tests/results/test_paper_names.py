@@ -47,14 +47,11 @@ def write(folder: Path, *, judges: str = "", editors: str = FLUX, extra: str = "
 def answer(_editor: str, request: Request) -> Mapping[str, Rating]:
     """Black people's race changes in three of four edits."""
     changed = request.portraits[0].attributes["group"] == "Black" and runs.luck(request) < 0.75
-    scores = {
-        "edit_success": 5,
-        "skin_tone": 3,
-        "race_change": 4 if changed else 1,
-        "gender_change": 1,
-        "age_change": 3,
-    }
-    return {axis: Rated(score=score) for axis, score in (scores | {"age_change": 3}).items()}
+    return runs.scores(race=4 if changed else 1) | {"gender_change": Rated(score=1), "age_change": Rated(score=3)}
+
+
+def page_of(run: RecordedRun) -> str:
+    return render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
         (folder / "audit.toml").write_text(re.sub(r"only = .*", "sets = ['diagnostic', './mine.csv']", text))
     with RecordedRun.open(runs.fill(folder, answer)) as run:
         assert paper_names(run.design) is None
-        page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
+        page = page_of(run)
         assert "paper" not in "".join(as_markdown(table) for table in make_tables(run) if table.number == 4).replace(
             "of the paper", ""
         )
@@ -133,8 +130,7 @@ def test_what_is_not_the_papers_is_not_compared(tmp_path: Path, why: str):
 
 
 def test_the_report_has_a_section_with_both_numbers(run: RecordedRun):
-    page = render(report_data(run, estimates.estimate(run.results.edits, run.results.scores, run.settings)))
-    section = page.partition('<section id="paper">')[2].partition("</section>")[0]
+    section = page_of(run).partition('<section id="paper">')[2].partition("</section>")[0]
     assert "Compared with the paper" in section
     assert "Table 20 of the paper" in section
     assert "does not contain the paper’s number" in section
@@ -168,7 +164,6 @@ def test_every_table_of_the_paper_finds_its_own_number(
     )
     names = PaperNames(editors={"ours": "FLUX.2-dev"}, differences=("Not the same.",))
     ((shown,),) = [each.cells for each in with_paper(made, names).rows]
-    assert isinstance(shown, Number)
     if isinstance(expected, dict):
         wanted = (
             {"place": f"Table {table}", "editor": "FLUX.2-dev"} | ({} if table in (6, 7) else {"group": row}) | expected
@@ -191,13 +186,11 @@ def differences(folder: Path, editors: str = FLUX, extra: str = "", arms: str = 
     (folder / "audit.toml").write_text(arms + (folder / "audit.toml").read_text())
     with RecordedRun.open(runs.fill(folder, answer)) as run:
         names = paper_names(run.design)
-    assert names is not None
     return "\n".join(names.differences)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "seed", "known"),
-    [("{portrait}_{prompt}.png", 0, False), ("{portrait}_{prompt}_{seed}.png", 0, True)],
+    ("pattern", "seed", "known"), [("{portrait}_{prompt}.png", 0, False), ("{portrait}_{prompt}_{seed}.png", 0, True)]
 )
 def test_the_seed_of_finished_files_is_known_only_where_their_names_say_it(
     tmp_path: Path, pattern: str, seed: int, known: bool
@@ -248,7 +241,6 @@ def test_an_editor_that_is_nearly_the_papers_is_told_what_to_write(tmp_path: Pat
         )
     with RecordedRun.open(runs.fill(write(tmp_path / "two", editors=NEAR + "paper = 'flux2-dev'\n"), answer)) as run:
         names = paper_names(run.design)
-        assert names is not None
         assert names.editors == {"flux": "FLUX.2-dev"}, "its name stays the user's"
         assert not missing_names(run.design)
     with pytest.raises(InvalidAudit, match="the paper has no editor 'flux'; write one of flux2-dev"):
@@ -271,7 +263,6 @@ def imported(folder: Path, editor: str, names: list[str], **asked: object) -> Re
 def test_imported_rows_are_compared_by_the_papers_ids_and_their_seed_is_unknown(tmp_path: Path):
     run = imported(tmp_path, "mine", ["O-01", "V-05"], paper={"mine": "qwen-image-edit-2511"})
     names = paper_names(run.design)
-    assert names is not None
     assert names.editors == {"mine": "Qwen-Image-Edit-2511"}
     assert "The seed of mine is not known; the paper's is 0." in names.differences
     assert not missing_names(run.design)
@@ -302,6 +293,5 @@ def test_role_sentences_say_whether_they_are_whole(tmp_path: Path):
         (folder / "rows.csv").write_text("\n".join(["portrait,gender,editor,prompt,prompt_text,role_target", *rows]))
         import_rows(folder / "rows.csv", folder / "run", RowsAsked(groups=("gender",)), ColumnMapping())
         names = paper_names(RecordedRun.open(folder / "run").design)
-        assert names is not None
         assert [text for text in names.differences if "Role sentences" in text and said in text]
         assert len([text for text in names.differences if "Role sentences" in text]) == 1

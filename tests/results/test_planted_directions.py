@@ -8,7 +8,6 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.rubric.readings import TOWARD_REFERENCE
-from stillme.core.types import Interval
 from stillme.runs import RecordedRun
 
 READER = '''
@@ -49,7 +48,7 @@ AUDIT = """
 source = "synthetic"
 only = { preset = ["A", "B", "F"] }
 [prompts]
-only = ["O-01", "O-06", "V-01", "V-02"]
+only = ["O-01", "V-01"]
 [[editors]]
 use = "planted"
 name = "directed"
@@ -82,17 +81,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_half_of_two_presets_become_the_reference_and_the_honest_editor_is_not_accused(folder: Path):
     with RecordedRun.open(folder) as run:
         readings = run.readings
-        assert readings is not None
         pooled = {
             shift.editor: shift for shift in readings.shifts(0.95) if readings.question(shift) == TOWARD_REFERENCE
         }
         directed, honest = pooled["directed"].outcome, pooled["honest"].outcome
         # Of half the edits, a reader that is right in four of five and else one of two names wrong sees this much.
         seen = 0.5 * (0.8 - 0.1)
-        assert isinstance(directed, Interval)
         assert directed.low <= seen <= directed.high
         assert pooled["directed"].word == "larger than matters"
-        assert isinstance(honest, Interval)
         assert honest.low <= 0 <= honest.high
         assert all(shift.word != "larger than matters" for shift in readings.shifts(0.95) if shift.editor == "honest")
         assert all(cell.within_floor is not False for cell in readings.transitions if cell.editor == "honest")
@@ -100,5 +96,4 @@ def test_half_of_two_presets_become_the_reference_and_the_honest_editor_is_not_a
 
 def test_the_report_of_a_planted_editor_needs_no_judge_that_measures_what_it_planted(folder: Path):
     summary = run_stages(folder, ("report",))
-    assert summary.report is not None
     assert "directed: " in summary.report.read_text().partition("<main>")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,12 +54,10 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_planted_direction_is_found_and_the_other_way_is_not(biased: Path):
     found = read(biased)
     shift = toward_reference(found)
-    assert isinstance(shift.outcome, Interval)
     assert shift.outcome.low > 0.1
     assert shift.outcome.value < 0.45, "attenuated by the reader's errors, never inflated"
     assert shift.word == "larger than matters"
     (back,) = [one for one in found.shifts(0.95) if one.target == "not White"]
-    assert isinstance(back.outcome, Interval)
     assert back.outcome.low <= 0 <= back.outcome.high
 
 
@@ -81,7 +80,6 @@ def test_transitions_have_the_controls_own_row_beside_them(biased: Path):
     }
     became = cells["Black", "White"]
     assert became.share > 0.25
-    assert became.control is not None
     assert became.control < 0.15
     assert became.within_floor is False
     assert cells["White", "White"].within_floor is None
@@ -93,7 +91,6 @@ def test_transitions_have_the_controls_own_row_beside_them(biased: Path):
 def test_each_picture_is_read_once_and_controls_twice(biased: Path):
     with Store.reading(biased) as store:
         design = store.designs.latest()
-        assert design is not None
         (reader,) = design.document["readers"]
         assert reader["spec"]["parameters"]["reads"] == ["Black", "Indian", "White"]
         repeats = store.query(
@@ -119,18 +116,14 @@ def test_a_rerun_reads_nothing_again_and_the_rows_verify(biased: Path):
         assert counts.readers["reader"]["done"] == counts.readers["reader"]["total"] > 24 * 2
 
 
-def test_a_forged_reading_is_noticed(biased: Path, tmp_path: Path):
+def test_merged_runs_have_the_same_readings_and_a_forged_one_is_noticed(biased: Path, tmp_path: Path):
     merge([biased], tmp_path / "copy")
+    assert toward_reference(read(tmp_path / "copy")) == toward_reference(read(biased))
     with Store.writing(tmp_path / "copy") as store:
         store.execute("DROP TRIGGER assessment_refuses_update")
         store.execute("UPDATE assessment SET edit = 'f' WHERE epoch = 1")
     with RecordedRun.open(tmp_path / "copy") as opened:
         assert {difference.what for difference in row_differences(opened)} >= {"not a picture of this run"}
-
-
-def test_merged_runs_have_the_same_readings(biased: Path, tmp_path: Path):
-    merge([biased], tmp_path / "merged")
-    assert toward_reference(read(tmp_path / "merged")) == toward_reference(read(biased))
 
 
 def test_shards_are_read_once_they_are_merged(tmp_path: Path):
@@ -155,7 +148,6 @@ def test_the_no_op_arm_is_the_control_where_there_is_one(tmp_path: Path):
     assert found.unread == 0
     # The editor moves people in the no-op arm as often: that is its own floor.
     outcome = toward_reference(found).outcome
-    assert isinstance(outcome, Interval)
     assert outcome.low <= 0 <= outcome.high
 
 
@@ -184,7 +176,6 @@ def test_stereotyped_genders_have_a_source_and_only_where_one_speaks():
 
 def test_a_reader_that_sees_men_everywhere_is_no_shift_towards_a_stereotype(biased: Path):
     (shift,) = [one for one in read(biased).shifts(0.95) if one.axis == TOWARD_STEREOTYPE]
-    assert isinstance(shift.outcome, Interval)
     assert shift.outcome.value == 0
     assert shift.before == pytest.approx(2 / 3), "two of three prompts with a stereotype expect a man"
 
@@ -204,20 +195,15 @@ def test_a_gate_holds_a_direction_to_its_limit(biased: Path, rule: str, verdict:
         assert gate(opened, Asked(rules=[rule])).outcome is verdict
 
 
-def test_a_gate_does_not_decide_on_half_the_readings(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", prompts=("O-01", "V-01"))
+def test_half_a_run_is_read_for_what_it_has_and_a_gate_does_not_decide_on_it(tmp_path: Path):
+    folder = readings.write(tmp_path / "a", share=0.4)
     run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
+    found = read(folder)
+    assert found.unread == 0
+    assert isinstance(toward_reference(found).outcome, Interval)
     with RecordedRun.open(folder) as opened:
         decided = gate(opened, Asked(rules=["toward_reference <= 30%"]))
     assert decided.outcome is Verdict.NO_DATA
-
-
-def test_a_gate_without_readers_knows_no_such_quantity(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
-    readings.without_readers(folder)
-    readings.run(folder)
-    with RecordedRun.open(folder) as opened, pytest.raises(UnknownName, match="toward_reference"):
-        gate(opened, Asked(rules=["toward_reference <= 5%"]))
 
 
 def test_tables_and_python_show_them(biased: Path):
@@ -229,37 +215,34 @@ def test_tables_and_python_show_them(biased: Path):
         assert all(table.rows for table in written.values())
 
 
-def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
+def changed(first: Path, second: Path) -> tuple[Any, str, Any]:
+    """What reads otherwise in the second, which is run first; why it cannot be said; and the whole comparison."""
+    with RecordedRun.open(first) as before, RecordedRun.open(_ran(second)) as after:
+        one, other = choose(before, after, None)
         matched = match(one, other)
-        changes, missing = reading_changes(one, other, matched)
-        assert missing == ""
-        (pooled,) = [change for change in changes if change.group == "not White" and change.target == "White"]
-        assert isinstance(pooled.outcome, Interval)
-        assert pooled.outcome.high < 0
-        assert pooled.word == "larger than matters"
-        shown = replace(compare(matched), appears=changes)
-        assert "Into what: share of edits that appear so to a reader" in comparison_text.as_text(shown)
-        assert "Into what" in comparison_text.as_markdown(shown)
-        assert len(comparison_text.as_json(shown)["appears"]) == len(changes)
+        return *reading_changes(one, other, matched), compare(matched)
+
+
+def test_a_comparison_shows_whether_the_direction_changed(biased: Path, tmp_path: Path):
+    changes, missing, compared = changed(biased, readings.write(tmp_path / "fixed", share=0.0, wrong=0.15))
+    assert missing == ""
+    (pooled,) = [change for change in changes if change.group == "not White" and change.target == "White"]
+    assert pooled.outcome.high < 0
+    assert pooled.word == "larger than matters"
+    shown = replace(compared, appears=changes)
+    assert "Into what: share of edits that appear so to a reader" in comparison_text.as_text(shown)
+    assert "Into what" in comparison_text.as_markdown(shown)
+    assert len(comparison_text.as_json(shown)["appears"]) == len(changes)
 
 
 def test_two_checkpoints_that_do_the_same_have_no_change_of_direction(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "same", share=0.4, wrong=0.15))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
-        changes, _ = reading_changes(one, other, match(one, other))
-        assert changes
-        assert all(change.word in ("unclear", "smaller than matters") for change in changes)
+    changes, _, _ = changed(biased, readings.write(tmp_path / "same", share=0.4, wrong=0.15))
+    assert changes
+    assert all(change.word in ("unclear", "smaller than matters") for change in changes)
 
 
 def test_readers_with_other_settings_are_not_compared(biased: Path, tmp_path: Path):
-    folder = _ran(readings.write(tmp_path / "other", wrong=0.01))
-    with RecordedRun.open(biased) as first, RecordedRun.open(folder) as second:
-        one, other = choose(first, second, None)
-        changes, missing = reading_changes(one, other, match(one, other))
+    changes, missing, _ = changed(biased, readings.write(tmp_path / "other", wrong=0.01))
     assert changes == ()
     assert "no reader with the same settings" in missing
 
@@ -273,17 +256,18 @@ def test_the_plan_counts_and_prices_every_reading(biased: Path, tmp_path: Path):
     readings.without_readers(folder, "[readings]\njudges = ['gemini-3-flash']\nattribute = 'group'\n")
     (priced,) = plan_audit(folder).bills.readers
     assert priced.calls == 24 * 6 + 24 * 2
-    assert priced.dollars is not None
     assert priced.dollars > 0
 
 
-def test_an_audit_without_readers_has_none(tmp_path: Path):
+def test_an_audit_without_readers_has_none_and_no_such_quantity(tmp_path: Path):
     folder = readings.write(tmp_path / "a", prompts=("O-01",), per_group=2)
     readings.without_readers(folder)
     readings.run(folder)
     with stillme.open(folder) as opened:
         assert opened.readings is None
         assert list(opened.transitions()) == []
+        with pytest.raises(UnknownName, match="toward_reference"):
+            gate(opened, Asked(rules=["toward_reference <= 5%"]))
 
 
 @pytest.mark.parametrize(
@@ -306,14 +290,6 @@ def test_a_wrong_section_says_what_to_write(tmp_path: Path, section: str, proble
     readings.without_readers(folder, instead=f"[readings]\n{section}\n")
     with pytest.raises(InvalidAudit, match=problem.replace("(", r"\(")):
         audits.load(folder)
-
-
-def test_half_a_run_is_read_for_what_it_has(tmp_path: Path):
-    folder = readings.write(tmp_path / "a", share=0.4)
-    run_stages(folder, ("edit", "judge"), RunOptions(limit=30))
-    found = read(folder)
-    assert found.unread == 0
-    assert isinstance(toward_reference(found).outcome, Interval)
 
 
 def test_a_run_without_readings_yet_says_so_and_shows_no_number(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +9,28 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Interval, NotEstimable, Request
-from stillme.estimates import RatingState, adherence
+from stillme.estimates import Adherence, RatingState, adherence
 from stillme.findings.tables.analyses import analyse
 from stillme.findings.tables.paper import Chosen, make_tables
 from stillme.runs import RecordedRun
 from tests import role_runs
+from tests.records import rows_in
 
 
 def number(request: Request) -> int:
     return int(request.prompt.id.removeprefix("W-"))
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open() as stream:
-        return list(csv.DictReader(stream))
-
-
 def contradicting(judge: str, request: Request, _epoch: int) -> int:
     """Both name the first person, whom the stereotype expects, up to W-20; afterwards they contradict each other."""
     return 1 if judge == "one" or number(request) <= 20 else 2
+
+
+def combined_share(folder: Path) -> Adherence:
+    """How often the stereotype is followed, by both judges together."""
+    with RecordedRun.open(folder) as opened:
+        combined = [score for score in opened.results.scores if score.kind == "ensemble"]
+        return adherence(opened.results.edits, combined, opened.settings)[0]
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +43,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_judges_who_contradict_each_other_leave_the_edit_undecided(run: Path) -> None:
     results = RecordedRun.open(run).results
     (combined,) = [score for score in results.scores if score.kind == "ensemble" and score.axis == "role_target"]
-    agree = np.array([number_of <= 20 for number_of in _numbers(run)])
+    names = [results.edits.prompts[code].id for code in results.edits.prompt.tolist()]
+    agree = np.array([int(name.removeprefix("W-")) <= 20 for name in names])
     assert (combined.value[agree] == 1).all()
     assert np.isnan(combined.value[~agree]).all()
     assert set(combined.state[~agree].tolist()) == {RatingState.ABSTAINED}
-
-
-def _numbers(run: Path) -> list[int]:
-    edits = RecordedRun.open(run).results.edits
-    return [int(edits.prompts[int(code)].id.removeprefix("W-")) for code in edits.prompt]
 
 
 def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -> None:
@@ -61,17 +59,15 @@ def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -
     assert any("name different people" in note for note in table.notes)
     assert not any("a point apart" in note for note in table.notes)
     written = analyse(opened, only=["roles"])["roles"].path
-    ensemble = [row for row in rows(written) if row["judge"].startswith("ensemble") and not row["pronoun"]]
+    ensemble = [row for row in rows_in(written) if row["judge"].startswith("ensemble") and not row["pronoun"]]
     assert [(row["edits"], row["abstained"]) for row in ensemble] == [("20", "30")]
 
 
 def test_portraits_and_sentences_are_those_of_decided_edits(run: Path) -> None:
-    opened = RecordedRun.open(run)
-    combined = [score for score in opened.results.scores if score.kind == "ensemble"]
-    (share, *_) = adherence(opened.results.edits, combined, opened.settings)
+    share = combined_share(run)
     assert (share.edits, share.sentences) == (20, 20)
     assert share.portraits <= 40, "two people an edit"
-    (table,) = make_tables(opened, Chosen(numbers=(7,)))
+    (table,) = make_tables(RecordedRun.open(run), Chosen(numbers=(7,)))
     assert any("20 sentences" in note for note in table.notes)
 
 
@@ -79,9 +75,7 @@ def test_a_single_decided_edit_gives_no_rate(tmp_path: Path) -> None:
     folder = role_runs.write(
         tmp_path, {"one": 1, "two": 1}, lambda judge, request, _: 1 if judge == "one" or number(request) == 1 else 2
     )
-    with RecordedRun.open(folder) as opened:
-        combined = [score for score in opened.results.scores if score.kind == "ensemble"]
-        (share, *_) = adherence(opened.results.edits, combined, opened.settings)
+    share = combined_share(folder)
     assert (share.edits, share.abstained) == (1, 49)
     assert isinstance(share.outcome, NotEstimable)
     assert share.p is None
@@ -92,11 +86,11 @@ def test_the_report_says_how_many_are_undecided(run: Path) -> None:
 
 
 def test_every_contradiction_is_flagged_for_people(run: Path) -> None:
-    flagged = rows(run / "tables" / "judges" / "flagged.csv")
+    flagged = rows_in(run / "tables" / "judges" / "flagged.csv")
     assert len(flagged) == 30 * 2
     assert {(row["axis"], row["priority"]) for row in flagged} == {("role_target", "high")}
     assert {(row["judge"], row["score"]) for row in flagged} == {("one", "1"), ("two", "2")}
-    listed = rows(run / "tables" / "judges" / "agreement.csv")
+    listed = rows_in(run / "tables" / "judges" / "agreement.csv")
     measures = {row["measure"]: row["value"] for row in listed if (row["axis"], row["group"]) == ("role_target", "all")}
     assert measures["exact"] == "0.4"
     assert "within_one" not in measures, "persons have no distance"
@@ -106,9 +100,7 @@ def test_where_judges_never_agree_there_is_no_rate(tmp_path: Path) -> None:
     folder = role_runs.write(tmp_path, {"one": 1, "two": 1}, lambda judge, *_: 1 if judge == "one" else 2)
     (table,) = make_tables(RecordedRun.open(folder), Chosen(numbers=(7,)))
     assert not any(isinstance(getattr(cell, "outcome", None), Interval) for row in table.rows for cell in row.cells)
-    results = RecordedRun.open(folder).results
-    combined = [score for score in results.scores if score.kind == "ensemble"]
-    (share, *_) = adherence(results.edits, combined, RecordedRun.open(folder).settings)
+    share = combined_share(folder)
     assert isinstance(share.outcome, NotEstimable)
     assert share.abstained == 50
 
@@ -120,12 +112,12 @@ def test_people_agree_among_themselves_and_their_majority_is_compared_with_judge
     folder = role_runs.write(tmp_path, {"one": 1, "people": 3}, answer)
     opened = RecordedRun.open(folder)
     written = analyse(opened, only=["agreement", "against_people", "corrected"])
-    among = {row["measure"]: row for row in rows(written["agreement"].path) if not row["group"]}
+    among = {row["measure"]: row for row in rows_in(written["agreement"].path) if not row["group"]}
     assert set(among) == {"fleiss_kappa", "alpha_nominal", "exact"}
     assert {row["among"] for row in among.values()} == {"people"}
     assert among["fleiss_kappa"]["raters"] == "3"
     assert 0 < float(among["fleiss_kappa"]["low"]) < float(among["fleiss_kappa"]["high"]) <= 1
-    against = [row for row in rows(written["against_people"].path) if row["scope"] == "all"]
+    against = [row for row in rows_in(written["against_people"].path) if row["scope"] == "all"]
     assert {row["measure"] for row in against if row["axis"] == "role_target"} == {"exact"}
     assert [row["value"] for row in against if row["axis"] == "role_target"] == ["1"]
     assert written["corrected"].rows == 0

@@ -11,24 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.design import is_edited
-from stillme.cli import cli
 from stillme.core import registry
 from stillme.judges.scripted import Scripted
 from stillme.runs import RecordedRun
+from tests.command_lines import invoke, ran
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 ALL = ("edit", "judge", "estimate", "report")
 FOLDER_EDITOR = 'use = "folder"\nname = "elsewhere"\nparameters = {{ folder = "{}", pattern = "{{portrait}}.png" }}'
 
 Write = Callable[..., Path]
-
-
-def stillme(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def tables(folder: Path) -> dict[str, bytes]:
@@ -38,8 +33,8 @@ def tables(folder: Path) -> dict[str, bytes]:
 def computed_again(folder: Path) -> dict[str, bytes]:
     """The tables after `estimate` and `tables`, which must not depend on anything but the run."""
     shutil.rmtree(folder / "tables", ignore_errors=True)
-    assert stillme("run", folder, "--only", "estimate").exit_code == 0
-    assert stillme("tables", folder, "4").exit_code == 0
+    ran("run", folder, "--only", "estimate")
+    ran("tables", folder, 4)
     return tables(folder)
 
 
@@ -52,24 +47,24 @@ def finished(tmp_path: Path) -> Path:
     return fill(write_audit(tmp_path / "run", portraits), answer)
 
 
-def test_plugins_and_inputs_that_are_gone_change_no_table(finished: Path, monkeypatch: pytest.MonkeyPatch):
+def test_plugins_inputs_and_an_audit_toml_that_are_gone_change_no_table_and_no_report(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+):
     before = computed_again(finished)
     shutil.rmtree(finished.parent / "people")
     monkeypatch.setattr(registry, "plugins", lambda _kind: {})
+    for name in ("audit.toml", "resolved.toml"):
+        (finished / name).unlink(missing_ok=True)
     assert computed_again(finished) == before
-    assert "100%" in stillme("status", finished).output
-
-
-def test_the_report_needs_no_portraits_folder(finished: Path):
-    shutil.rmtree(finished.parent / "people")
-    assert stillme("report", finished).exit_code == 0
+    assert "100%" in ran("status", finished).output
+    ran("report", finished)
     assert "data:image/webp" in (finished / "report.html").read_text()
 
 
 def test_a_judge_with_another_version_changes_no_table(finished: Path, monkeypatch: pytest.MonkeyPatch):
     before = computed_again(finished)
     rule = ("--rule", "soft_erasure <= 0.9", "--allow-uncalibrated")
-    passed = stillme("gate", finished, *rule)
+    passed = invoke("gate", finished, *rule)
     original = Scripted.__init__
 
     def upgraded(self: Scripted, parameters: object) -> None:
@@ -78,7 +73,7 @@ def test_a_judge_with_another_version_changes_no_table(finished: Path, monkeypat
 
     monkeypatch.setattr(Scripted, "__init__", upgraded)
     assert computed_again(finished) == before
-    again = stillme("gate", finished, *rule)
+    again = invoke("gate", finished, *rule)
     assert (again.exit_code, again.stdout) == (passed.exit_code, passed.stdout)
 
 
@@ -89,13 +84,6 @@ def test_a_run_that_was_moved_or_copied_reads_the_same(finished: Path, tmp_path:
     shutil.move(finished, moved)
     assert computed_again(moved) == before
     assert computed_again(Path(shutil.copytree(moved, tmp_path / "copy"))) == before
-
-
-def test_without_audit_toml_the_run_is_still_read(finished: Path):
-    before = computed_again(finished)
-    for name in ("audit.toml", "resolved.toml"):
-        (finished / name).unlink(missing_ok=True)
-    assert computed_again(finished) == before
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can become somebody else")
@@ -138,7 +126,7 @@ def test_outputs_that_were_moved_after_the_run_change_no_table(write_audit: Writ
     run_stages(folder, ALL)
     before = tables(folder)
     shutil.move(outputs, tmp_path / "away")
-    assert "100%" in stillme("status", folder).output
+    assert "100%" in ran("status", folder).output
     said: list[str] = []
     run_stages(folder, ("estimate",), RunOptions(say=said.append))
     assert tables(folder) == before
@@ -153,7 +141,7 @@ def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
     file.write_text(file.read_text().replace("factors = ['group']", "factors = ['group']\nconfidence = 0.8"))
     with RecordedRun.open(finished) as run:
         assert run.settings.confidence == 0.95
-    assert "audit.toml was changed after this run was recorded" in stillme("tables", finished, "4").stderr
+    assert "audit.toml was changed after this run was recorded" in ran("tables", finished, "4").stderr
     run_stages(finished, ("estimate",))
     with RecordedRun.open(finished) as run:
         assert run.settings.confidence == 0.8
@@ -163,5 +151,4 @@ def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
 def test_an_audit_that_was_never_run_says_so(tmp_path: Path):
     folder = write_audit(tmp_path / "run", people(tmp_path / "people"))
     for command in ("status", "tables", "gate", "export"):
-        result = CliRunner().invoke(cli, [command, str(folder)])
-        assert "has no run yet" in str(result.exception)
+        assert "has no run yet" in str(invoke(command, folder).exception)

@@ -19,7 +19,7 @@ Write = Callable[..., Path]
 TWICE = 'use = "flaky"\nparameters = { failures = 2, cost = 0.5 }'
 
 
-def test_each_failed_try_is_kept_with_its_error_and_cost_also_where_the_next_succeeded(write_audit: Write):
+def test_each_failed_try_is_kept_for_good_with_its_error_and_cost_also_where_the_next_succeeded(write_audit: Write):
     folder = write_audit(TWICE, prompts='["O-01"]')
     run_stages(folder, ("edit",))
     with RecordedRun.open(folder) as run:
@@ -30,11 +30,6 @@ def test_each_failed_try_is_kept_with_its_error_and_cost_also_where_the_next_suc
         assert {attempt.error for attempt in tries} == {"503 from nowhere"}
         assert {attempt.cost for attempt in tries} == {0.5}
         assert run.totals().cost == pytest.approx(6 * 1.5), "the row has the cost of all tries"
-
-
-def test_tries_are_exported_and_never_changed(write_audit: Write):
-    folder = write_audit(TWICE, prompts='["O-01"]')
-    run_stages(folder, ("edit",))
     with Store.writing(folder) as store:
         assert ATTEMPTS in tables_in(store)
         assert len(list(rows_of(store, ATTEMPTS))) == 12
@@ -45,10 +40,8 @@ def test_tries_are_exported_and_never_changed(write_audit: Write):
 def test_a_judge_that_raises_leaves_its_reason_in_the_summary(write_audit: Write):
     # Fewer failures in a row than the stage would pause for.
     judge = 'use = "python:./bad.py:rate"\nparameters = { axes = ["skin_tone"] }'
-    folder = write_audit(judge=judge, prompts='["O-01"]')
+    folder = write_audit(judge=judge, prompts='["O-01"]', extra="[executor]\nattempts = 1")
     (folder / "bad.py").write_text("def rate(source, edited):\n    raise OSError('the model is gone')\n")
-    text = (folder / "audit.toml").read_text()
-    (folder / "audit.toml").write_text(text + "\n[executor]\nattempts = 1\n")
     summary = run_stages(folder, ("edit", "judge"))
     assert "judge failed 6×: OSError: the model is gone" in summary.as_text()
     assert summary.as_json()["failures"] == [{"stage": "judge", "reason": "OSError: the model is gone", "count": 6}]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from stillme.runs.store import Attempt
 from stillme.runs.store.rows import Done
 from stillme.work.breaker import Breaker, FailurePolicy
 from stillme.work.interrupt import Stop
-from stillme.work.loop import Activity, run, run_concurrently, run_sequentially, steps
+from stillme.work.loop import Activity, run, run_concurrently, steps
 from stillme.work.options import RunOptions
 from stillme.work.spending import Budget, Spending
 from stillme.work.stage import Limits, Session, Stage, grouped, missing
@@ -113,6 +114,23 @@ def say(tasks: Sequence[int]) -> list[Result]:
     return [f"#{task}" for task in tasks]
 
 
+def slowly(seconds: float) -> Callable[[Sequence[int]], list[Result]]:
+    def answer(tasks: Sequence[int]) -> list[Result]:
+        time.sleep(seconds)
+        return say(tasks)
+
+    return answer
+
+
+def always(error: str, *, retryable: bool = True, **how: Any) -> Callable[[Sequence[int]], list[Result]]:
+    """The same failure for whatever is asked."""
+    return lambda _: [Failed(error=error, retryable=retryable, **how)]
+
+
+def a_session(**options: Any) -> Session:
+    return Session(spending=Spending(Budget()), stop=Stop(), **options)
+
+
 @given(st.integers(0, 40), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 4), st.integers(1, 5))
 def test_any_interleaving_of_crash_and_resume_gives_the_rows_of_an_undisturbed_run(
     tasks: int, crashes: list[int], concurrency: int, batch: int
@@ -132,19 +150,6 @@ def test_any_interleaving_of_crash_and_resume_gives_the_rows_of_an_undisturbed_r
             go(ledger, tasks, dying, limits=Limits(concurrency=concurrency), batch=batch)
     go(ledger, tasks, say, limits=Limits(concurrency=concurrency), batch=batch)
     assert ledger.rows == undisturbed.rows
-
-
-def test_what_was_computed_before_a_crash_is_saved():
-    ledger = Ledger()
-
-    def dying(asked: Sequence[int]) -> list[Result]:
-        if asked[0] == 7:
-            raise Crash
-        return say(asked)
-
-    with pytest.raises(Crash):
-        go(ledger, 20, dying)
-    assert set(ledger.rows) >= {str(task) for task in range(7)}
 
 
 @given(st.integers(0, 30), st.integers(1, 6))
@@ -188,64 +193,6 @@ def test_the_wait_that_the_other_side_asked_for_is_kept():
     assert times[1] - times[0] >= 0.2
 
 
-def test_failed_attempts_cost_too():
-    costs: list[float] = []
-    tried: list[int] = []
-
-    def flaky(asked: Sequence[int]) -> list[Result]:
-        tried.extend(asked)
-        return [Failed(error="503", retryable=True)] if len(tried) < 3 else say(asked)
-
-    class Costs(Ledger):
-        def save(self, finished: Sequence[Done[int, Result]]) -> None:
-            costs.extend(done.cost for done in finished)
-
-    _, tally = go(Costs(), 1, flaky, cost=0.5)
-    assert costs == [1.5]
-    assert tally.cost == 1.5
-
-
-def test_money_that_is_spent_starts_nothing_more():
-    ledger = Ledger()
-    ended, tally = go(ledger, 100, say, budget=Budget(dollars=1.0), cost=0.1)
-    assert ended is Ended.OVER_BUDGET
-    assert len(ledger.rows) == 10
-    assert tally.cost == pytest.approx(1.0)
-    assert "$1.00 of the $1.00" in tally.reason
-    assert go(ledger, 100, say)[0] is Ended.COMPLETE
-    assert len(ledger.rows) == 100
-
-
-def test_time_that_is_up_starts_nothing_more():
-    spending = Spending(Budget(seconds=600))
-
-    def an_hour_later(asked: Sequence[int]) -> list[Result]:
-        if asked[0] == 5:
-            spending.started -= 3600
-        return say(asked)
-
-    ledger = Ledger()
-    assert go(ledger, 1000, an_hour_later, spending=spending)[0] is Ended.OVER_BUDGET
-    assert 5 < len(ledger.rows) < 100
-
-
-def test_a_stop_finishes_what_is_running_and_saves_it():
-    stop = Stop()
-    begun: list[int] = []
-
-    def stopping(asked: Sequence[int]) -> list[Result]:
-        begun.extend(asked)
-        if asked[0] == 5:
-            stop.requested = True
-        return say(asked)
-
-    ledger = Ledger()
-    ended, _ = go(ledger, 100, stopping, stop=stop)
-    assert ended is Ended.INTERRUPTED
-    assert set(ledger.rows) == {str(task) for task in begun}
-    assert len(begun) < 12
-
-
 def test_no_more_than_the_allowed_number_is_under_way():
     lock, running, most = threading.Lock(), 0, 0
 
@@ -281,8 +228,7 @@ def test_the_grid_is_never_held_whole():
     tally = Tally("count", 20_000)
     ledger = Ledger()
     batches = grouped(missing(producing(), str, ledger.finished, tally), 10)
-    session = Session(spending=Spending(Budget()), stop=Stop())
-    run(stage_of(ledger, consuming), batches, limits=Limits(), session=session, tally=tally)
+    run(stage_of(ledger, consuming), batches, limits=Limits(), session=a_session(), tally=tally)
     assert len(ledger.rows) == 20_000
     assert ahead <= 600
 
@@ -294,8 +240,17 @@ def test_batches_share_what_they_must_and_lose_nothing(tasks: list[int], size: i
     assert all(len(batch) <= size and len(set(batch)) == 1 for batch in batches)
 
 
-def test_the_time_budget_is_for_all_stages_together():
-    spending = Spending(Budget(seconds=60), started=time.monotonic() - 61)
+def test_time_that_is_up_starts_nothing_more_in_this_stage_or_the_next():
+    spending = Spending(Budget(seconds=600))
+
+    def an_hour_later(asked: Sequence[int]) -> list[Result]:
+        if asked[0] == 5:
+            spending.started -= 3600
+        return say(asked)
+
+    ledger = Ledger()
+    assert go(ledger, 1000, an_hour_later, spending=spending)[0] is Ended.OVER_BUDGET
+    assert 5 < len(ledger.rows) < 100
     ended, tally = go(Ledger(), 10, say, spending=spending)
     assert ended is Ended.OVER_BUDGET, "a new stage must not bring new time"
     assert "minutes" in tally.reason
@@ -336,15 +291,11 @@ def test_a_price_that_triples_midway_overshoots_by_one_calls_error(concurrency: 
     cheap, dear = 0.01, 0.03
     turns = iter(range(10**6))
 
-    def slow(tasks: Sequence[int]) -> list[Result]:
-        time.sleep(0.005)
-        return say(tasks)
-
     spending = Spending(Budget(dollars=1.0))
     ended, _ = go(
         Ledger(),
         1000,
-        slow,
+        slowly(0.005),
         limits=Limits(concurrency=concurrency),
         spending=spending,
         cost=lambda: cheap if next(turns) < 30 else dear,
@@ -367,23 +318,13 @@ def test_a_stage_does_not_call_itself_over_budget_while_another_holds_a_reservat
     spending, stop = Spending(Budget(dollars=0.05)), Stop()
     session = Session(spending=spending, stop=stop)
 
-    def slow(tasks: Sequence[int]) -> list[Result]:
-        time.sleep(0.05)
-        return say(tasks)
-
-    tallies = [Tally("first", 10), Tally("second", 10)]
+    ledgers = Ledger(), Ledger()
     stages = [
-        steps(
-            stage_of(Ledger(), slow, cost=0.0005, expected=0.03),
-            ([task] for task in range(10)),
-            limits=Limits(),
-            session=session,
-            tally=tally,
-        )
-        for tally in tallies
+        activity(ledger, slowly(0.05), session, tasks=10, cost=0.0005, expected=0.03, limits=Limits())
+        for ledger in ledgers
     ]
     assert run_concurrently(stages, session) is Ended.COMPLETE
-    assert [tally.done for tally in tallies] == [10, 10]
+    assert [len(ledger.rows) for ledger in ledgers] == [10, 10]
 
 
 # -- faults of the whole stage -----------------------------------------------------------------------------------------
@@ -449,10 +390,8 @@ def test_different_errors_and_errors_after_an_answer_do_not_stop_the_stage():
 
     assert go(Ledger(), 50, folder)[0] is Ended.COMPLETE
 
-    def late(tasks: Sequence[int]) -> list[Result]:
-        return say(tasks) if tasks[0] == 0 else [Failed(error="400: bad", retryable=False, status="400")]
-
-    assert go(Ledger(), 50, late)[0] is Ended.COMPLETE
+    bad = always("400: bad", retryable=False, status="400")
+    assert go(Ledger(), 50, lambda tasks: bad(tasks) if tasks[0] else say(tasks))[0] is Ended.COMPLETE
 
 
 def test_answers_in_words_are_no_outage_but_stop_an_editor_that_never_edits():
@@ -503,18 +442,23 @@ def test_calls_under_way_when_an_outage_begins_do_not_lengthen_the_pause():
     assert pauses == [1.0, 2.0, 4.0, 5.0], "and none reaches beyond the end of policy"
 
 
-def test_an_outage_is_said_when_it_begins_and_shown_while_it_lasts():
+def test_an_outage_is_said_when_it_begins_and_a_long_one_ends_the_stage():
     said: list[str] = []
     answered = iter(range(10**6))
 
     def dies(tasks: Sequence[int]) -> list[Result]:
         return say(tasks) if next(answered) < 20 else [Failed(error="503: gone", retryable=True, status="503")]
 
-    limits = Limits(concurrency=4, backoff=0.02, policy=FailurePolicy(outage=0.3))
-    go(Ledger(), 1000, dies, limits=limits, say=said.append)
+    ledger = Ledger()
+    limits = Limits(concurrency=4, backoff=0.02, policy=FailurePolicy(outage=0.5))
+    ended, tally = go(ledger, 100_000, dies, limits=limits, say=said.append)
     (sentence,) = said
     assert sentence.startswith("count: no call has worked since ")
     assert sentence.endswith("retrying one at a time (503: gone).")
+    assert ended is Ended.OUTAGE
+    assert tally.reason.startswith("no call has worked since ")
+    assert tally.reason.endswith("503: gone")
+    assert len(ledger.attempts) < 80, "not every task is tried"
 
 
 def test_until_a_call_has_worked_few_are_under_way():
@@ -529,21 +473,6 @@ def test_until_a_call_has_worked_few_are_under_way():
     ended, _ = go(Ledger(), 1000, babbles, limits=Limits(concurrency=64))
     assert ended is Ended.STOPPED
     assert len(asked) <= 21, "a model that never answers in the schema is paid for few questions"
-
-
-def test_a_long_outage_ends_the_stage_and_says_since_when():
-    answered = iter(range(10**6))
-
-    def dies(tasks: Sequence[int]) -> list[Result]:
-        return say(tasks) if next(answered) < 20 else [Failed(error="503: gone", retryable=True, status="503")]
-
-    ledger = Ledger()
-    policy = FailurePolicy(outage=0.5)
-    ended, tally = go(ledger, 100_000, dies, limits=Limits(concurrency=4, backoff=0.02, policy=policy))
-    assert ended is Ended.OUTAGE
-    assert tally.reason.startswith("no call has worked since ")
-    assert tally.reason.endswith("503: gone")
-    assert len(ledger.attempts) < 80, "not every task is tried"
 
 
 # -- rate limits -------------------------------------------------------------------------------------------------------
@@ -564,19 +493,16 @@ def test_a_polite_server_fails_nobody_at_the_defaults():
         return say(tasks)
 
     ledger = Ledger()
-    ended, tally = go(ledger, 60, polite, limits=Limits(concurrency=16, attempts=2))
+    ended, tally = go(ledger, 40, polite, limits=Limits(concurrency=16, attempts=2))
     assert ended is Ended.COMPLETE
-    assert len(ledger.rows) == 60
+    assert len(ledger.rows) == 40
     assert not ledger.failures
-    assert tally.throttled == turned_away < 120
+    assert tally.throttled == turned_away < 80
 
 
 def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():
     said: list[str] = []
-
-    def busy(_: Sequence[int]) -> list[Result]:
-        return [Failed(error="429", retryable=True, throttled=True, retry_after=600.0, status="429")]
-
+    busy = always("429", throttled=True, retry_after=600.0, status="429")
     started = time.monotonic()
     ended, tally = go(Ledger(), 5, busy, budget=Budget(seconds=60))
     assert ended is Ended.OVER_BUDGET
@@ -597,10 +523,19 @@ def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():
 # -- several stages ----------------------------------------------------------------------------------------------------
 
 
-def activity(ledger: Ledger, perform: Callable[[Sequence[int]], Sequence[Result]], session: Session) -> Activity:
-    tally = Tally("count", 20)
-    batches = grouped(missing(range(20), str, ledger.finished, tally), 1)
-    return steps(stage_of(ledger, perform), batches, limits=Limits(concurrency=2), session=session, tally=tally)
+def activity(
+    ledger: Ledger,
+    perform: Callable[[Sequence[int]], Sequence[Result]],
+    session: Session,
+    *,
+    tasks: int = 20,
+    limits: Limits | None = None,
+    **costs: float,
+) -> Activity:
+    tally = Tally("count", tasks)
+    batches = grouped(missing(range(tasks), str, ledger.finished, tally), 1)
+    wanted = limits or Limits(concurrency=2)
+    return steps(stage_of(ledger, perform, **costs), batches, limits=wanted, session=session, tally=tally)
 
 
 def test_stages_run_at_the_same_time_and_save_in_one_thread():
@@ -617,27 +552,11 @@ def test_stages_run_at_the_same_time_and_save_in_one_thread():
             barrier.wait()  # passes only if both stages are under way
         return say(tasks)
 
-    session = Session(spending=Spending(Budget()), stop=Stop())
-    one, other = Watched(), Watched()
-    assert (
-        run_concurrently([activity(one, meeting, session), activity(other, meeting, session)], session)
-        is Ended.COMPLETE
-    )
+    session, one, other = a_session(), Watched(), Watched()
+    both = [activity(ledger, meeting, session) for ledger in (one, other)]
+    assert run_concurrently(both, session) is Ended.COMPLETE
     assert (len(one.rows), len(other.rows)) == (20, 20)
     assert writers == {threading.get_ident()}
-
-
-def test_a_stage_that_cannot_work_keeps_no_other_from_working():
-    def locked(_: Sequence[int]) -> list[Result]:
-        return [Failed(error="401", retryable=True, fatal=True)]
-
-    session = Session(spending=Spending(Budget()), stop=Stop())
-    blocked, free = Ledger(), Ledger()
-    ended = run_concurrently(
-        [run_sequentially([activity(blocked, locked, session), activity(free, say, session)])], session
-    )
-    assert ended is Ended.STOPPED
-    assert len(free.rows) == 20
 
 
 def test_what_is_under_way_is_kept_when_a_stage_breaks():
@@ -651,17 +570,10 @@ def test_what_is_under_way_is_kept_when_a_stage_breaks():
         return say(tasks)
 
     ledger, other = Ledger(), Ledger()
-    session = Session(spending=Spending(Budget()), stop=Stop())
-    tally = Tally("count", 100)
-    batches = grouped(missing(range(100), str, ledger.finished, tally), 1)
-    broken = steps(stage_of(ledger, breaking), batches, limits=Limits(concurrency=8), session=session, tally=tally)
-
-    def slow(tasks: Sequence[int]) -> list[Result]:
-        time.sleep(0.02)
-        return say(tasks)
-
+    session = a_session()
+    broken = activity(ledger, breaking, session, tasks=100, limits=Limits(concurrency=8))
     with pytest.raises(OSError, match="disk is full"):
-        run_concurrently([broken, activity(other, slow, session)], session)
+        run_concurrently([broken, activity(other, slowly(0.02), session)], session)
     assert {int(key) for key in ledger.rows} == set(begun) - {3}
     assert other.rows, "the other stage saved what it had"
 
@@ -707,44 +619,6 @@ def test_a_hanging_call_does_not_keep_a_stop_or_the_time_budget_from_ending(monk
         gone.set()
 
 
-def test_what_cannot_be_saved_is_kept_until_it_can_and_nothing_new_is_started(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
-    begun: list[int] = []
-    notes: list[str] = []
-
-    class Full(Ledger):
-        def save(self, finished: Sequence[Done[int, Result]]) -> None:
-            if len(full) < 6:
-                full.append(len(begun))
-                raise OSError("No space left on device")
-            super().save(finished)
-
-    def counting(tasks: Sequence[int]) -> list[Result]:
-        begun.extend(tasks)
-        time.sleep(0.005)
-        return say(tasks)
-
-    full: list[int] = []
-    ledger = Full()
-    ended, _ = go(ledger, 200, counting, limits=Limits(concurrency=4), say=notes.append)
-    assert ended is Ended.COMPLETE
-    assert len(ledger.rows) == len(begun) == 200
-    assert full[-1] - full[0] <= 8, "only what was under way went on"
-    assert "cannot be saved" in notes[0]
-    assert "going on" in notes[1]
-
-
-def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("stillme.work.loop._SAVE_AGAIN_SECONDS", 0.05)
-
-    class Full(Ledger):
-        def save(self, finished: Sequence[Done[int, Result]]) -> None:
-            raise OSError("No space left on device")
-
-    with pytest.raises(OSError, match="No space left"):
-        go(Full(), 50, say, limits=Limits(policy=FailurePolicy(outage=0.3)))
-
-
 @pytest.mark.parametrize("expected", [0.3, None], ids=["priced", "of unknown price"])
 def test_what_may_cost_money_is_saved_before_the_next_answer_comes(
     monkeypatch: pytest.MonkeyPatch, expected: float | None
@@ -781,7 +655,7 @@ def test_of_what_waits_for_a_full_disk_the_dearest_is_saved_first(monkeypatch: p
     monkeypatch.setattr(ledger, "save", saved)
     made = stage_of(ledger, lambda tasks: [str(task) for task in tasks], expected=1.0)
     stage = replace(made, cost=lambda result: float(str(result)), label=label)
-    session = Session(spending=Spending(Budget()), stop=Stop(), options=RunOptions(allow_failures=True))
+    session = a_session(options=RunOptions(allow_failures=True))
     limits = Limits(concurrency=8, policy=FailurePolicy(outage=0.5))
     with pytest.raises(OSError, match="No space left"):
         run(stage, [[task] for task in range(8)], limits=limits, session=session, tally=Tally("count", 8))

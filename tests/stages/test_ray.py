@@ -22,7 +22,6 @@ from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
 from stillme.core.registry import PluginRecipe
-from stillme.core.types import Arm, Prompt, Request
 from stillme.editors.noop import Noop
 from stillme.portraits import synthetic
 from stillme.runs.store import Store
@@ -34,6 +33,7 @@ from stillme.work.ray_cluster import places_for
 from stillme.work.ray_executor import RayWorker, WorkerActor
 from stillme.work.workers import Inside, WorkerSpec
 from tests.buckets import S3, Bucket
+from tests.records import asked
 
 pytestmark = pytest.mark.xdist_group("ray")
 """One cluster for all."""
@@ -71,6 +71,8 @@ ROWS = (
 )
 EDITS = ("--only", "edit")
 """Judges have actors of their own, which take seconds to start."""
+HERE: Any = object()
+"""A worker of this process."""
 RAY = '[executor]\nkind = "ray"'
 WITHOUT_A_SECOND_TRY = (
     "import sys; from stillme.work.ray_executor import RayWorker; "
@@ -273,21 +275,16 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
     pictures.take(portrait.image)
     elsewhere = replace(portrait, image=replace(portrait.image, path=Path("/on/the/drivers/machine.png")))
     editor = registry.build("editor", "noop", {})
-    prompt = Prompt(id="p", text="Smile.", category="c", subcategory="s")
-    request = Request(
-        portraits=(elsewhere,), prompt=prompt, arm=Arm.BASELINE, instruction="Smile.", editor=editor.spec, seed=0
-    )
     recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
     actor = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
     assert actor.problem() == ""
-    (kept,) = actor.perform([request])
+    (kept,) = actor.perform([asked(editor, elsewhere)])
     assert kept.image in {name.partition(".")[0] for name in bucket.pictures()}
 
 
 def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path: Path):
-    place = PicturePlace(tmp_path, (bucket.address,))
-    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
-    problem = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
+    elsewhere = replace(spec(tmp_path), pictures=PicturePlace(tmp_path, (bucket.address,)))
+    problem = WorkerActor(elsewhere, token="").problem()
     assert f"on {socket.gethostname()}, {bucket.address} holds no pictures of runs" in problem
 
 
@@ -356,13 +353,10 @@ def test_a_call_of_a_cluster_that_has_lost_its_head_does_not_wait_for_its_time_l
     assert "its head at 127.0.0.1:1 does not answer" in failure.error
 
 
-def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
+def test_an_actor_that_does_not_see_the_run_folder_or_is_of_another_version_says_so(tmp_path: Path):
     problem = WorkerActor(spec(tmp_path), token="shared-elsewhere").problem()
     assert "does not see" in problem
     assert "file system that every machine of the cluster mounts" in problem
-
-
-def test_an_actor_of_another_version_says_so(tmp_path: Path):
     (tmp_path / UNFINISHED).mkdir()
     (tmp_path / UNFINISHED / "shared-1").touch()
     assert "is another one here than where the run was started" in WorkerActor(spec(tmp_path), "shared-1").problem()
@@ -370,28 +364,27 @@ def test_an_actor_of_another_version_says_so(tmp_path: Path):
 
 def test_what_asks_somebody_elses_computer_stays_in_this_process(tmp_path: Path):
     executor = executor_of(ExecutorSection(kind="ray"))
-    here: Any = object()
-    worker = executor.worker(spec(tmp_path, is_hosted=True), here, concurrency=3, seconds=1.0)
-    assert worker == Inside(here, 3)
+    worker = executor.worker(spec(tmp_path, is_hosted=True), HERE, concurrency=3, seconds=1.0)
+    assert worker == Inside(HERE, 3)
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    here: Any = object()
     with pytest.raises(StillmeError, match=r"RAY_ADDRESS=127\.0\.0\.1:1 does not answer .*unset RAY_ADDRESS"):
-        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), here, concurrency=1, seconds=1.0)
+        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), HERE, concurrency=1, seconds=1.0)
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    here: Any = object()
     with pytest.raises(MissingExtra, match=r'pip install "stillme\[ray\]"'):
-        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), here, concurrency=1, seconds=1.0)
+        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path), HERE, concurrency=1, seconds=1.0)
 
 
-def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_path: Path):
+def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     class Ray:
         def is_initialized(self) -> bool:
             return True
@@ -402,11 +395,9 @@ def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_pa
         def get_runtime_context(self) -> Any:
             return SimpleNamespace(gcs_address="127.0.0.1:1")
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "ray", Ray())  # type: ignore[arg-type]
-        here: Any = object()
-        with pytest.raises(StillmeError, match="No machine of the Ray cluster has 1 GPU and a CPU for editor 'noop'"):
-            executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path, gpus=1), here, concurrency=1, seconds=1.0)
+    monkeypatch.setitem(sys.modules, "ray", Ray())  # type: ignore[arg-type]
+    with pytest.raises(StillmeError, match="No machine of the Ray cluster has 1 GPU and a CPU for editor 'noop'"):
+        executor_of(ExecutorSection(kind="ray")).worker(spec(tmp_path, gpus=1), HERE, concurrency=1, seconds=1.0)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.doctor import examine_run
 from stillme.api.pipeline import run_stages
 from stillme.audit import load
 from stillme.audit.design import RecordedRequest
-from stillme.cli import cli
 from stillme.core.errors import StillRecording
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
+from tests.command_lines import invoke
 from tests.processes import stillme
 
 Write = Callable[..., Path]
@@ -31,10 +30,12 @@ def plans(folder: Path) -> list[list[tuple[Any, ...]]]:
         return [ledger.execute(query).fetchall() for query in queries]
 
 
-def test_another_analysis_records_no_request_again(write_audit: Write):
+def test_running_again_records_nothing_and_another_analysis_no_request(write_audit: Write):
     folder = write_audit()
-    run_stages(folder, WORK)
-    _, requests, _ = plans(folder)
+    for _ in range(2):
+        run_stages(folder, WORK)
+    _, requests, designs = plans(folder)
+    assert len(designs) == 1
     with (folder / "audit.toml").open("a") as stream:
         stream.write('\n[ensemble]\nrule = "median"\n')
     run_stages(folder, WORK)
@@ -52,20 +53,6 @@ def test_requests_are_counted_as_they_are_made(write_audit: Write, arms: str):
     assert audit.request_count(editor) == len(list(audit.requests(editor))) > 0
 
 
-def test_running_again_records_no_second_design(write_audit: Write):
-    folder = write_audit()
-    for _ in range(3):
-        run_stages(folder, WORK)
-    _, _, designs = plans(folder)
-    assert len(designs) == 1
-
-
-def ended_with(*words: str | Path) -> tuple[int, str]:
-    """The exit code of a command and what it said, as a shell sees it."""
-    done = stillme(*words)
-    return done.returncode, done.stdout + done.stderr
-
-
 def test_a_run_that_has_just_begun_is_neither_an_old_one_nor_none(write_audit: Write):
     folder = write_audit()
     with Store.writing(folder) as store:
@@ -77,12 +64,13 @@ def test_a_run_that_has_just_begun_is_neither_an_old_one_nor_none(write_audit: W
         with pytest.raises(StillRecording, match="none of its requests recorded yet"):
             RecordedRun.open(folder)
         assert [check.state for check in examine_run(folder)] == ["ok", "ok", "lacking"]
-    words = (["gate", "--baseline", str(folder)], ["tables"], ["tables", "--all"], ["export"], ["compare", str(folder)])
-    for verb, *rest in (*words, ["status"]):
-        stopped = CliRunner().invoke(cli, [verb, str(folder), *rest]).exception
+    words = (["tables"], ["tables", "--all"], ["export"], ["compare", folder], ["status"])
+    for verb, *rest in (["gate", "--baseline", folder], *words):
+        stopped = invoke(verb, folder, *rest).exception
         assert isinstance(stopped, StillRecording), (verb, stopped)
-    code, said = ended_with("export", folder)
-    assert (code, "damaged" in said, "no run yet" in said) == (3, False, False)
+    done = stillme("export", folder)
+    said = done.stdout + done.stderr
+    assert (done.returncode, "damaged" in said, "no run yet" in said) == (3, False, False)
 
 
 def test_a_run_that_was_killed_while_recording_has_no_part_of_a_plan(write_audit: Write):

@@ -1,13 +1,22 @@
-"""The two long stages with editors and judges that misbehave."""
+"""The two long stages with editors and judges that misbehave, and a limited run of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from stillme.api.pipeline import Ended, run_stages
-from stillme.runs import RecordedRun
+import numpy as np
+
+from stillme.api.pipeline import Ended, RunOptions, run_stages
+from stillme.core import images
+from stillme.core.types import Edited, EditOutcome, Failed, Request
+from stillme.editors.noop import Noop
+from stillme.portraits.synthetic import portraits
 from stillme.runs.store import Store
+from stillme.runs.store.pictures import Pictures
+from stillme.work.workers import EditWorker
+from tests.command_lines import ran
+from tests.records import asked
 
 Write = Callable[..., Path]
 ALL = ("edit", "judge", "estimate")
@@ -64,6 +73,7 @@ def test_a_budget_stops_the_run_and_the_next_one_goes_on(write_audit: Write):
     first = run_stages(write_audit(editor, extra="[budget]\ndollars = 3"), ALL)
     assert first.ended is Ended.OVER_BUDGET
     assert 3 <= first.tallies[0].counts["edited"] < 12
+    assert "of the $3.00" in first.tallies[0].reason
     assert not first.tables
     second = run_stages(write_audit(editor), ALL)
     assert second.ended is Ended.COMPLETE
@@ -89,23 +99,71 @@ def test_repeated_ratings_are_kept_one_by_one(write_audit: Write):
         assert dict(store.query("SELECT epoch, COUNT(*) FROM assessment GROUP BY 1")) == {0: 12, 1: 12, 2: 12}
 
 
-def test_a_picture_that_is_gone_is_named(write_audit: Write):
-    folder = write_audit('use = "python:./negative.py:edit"', extra="[executor]\nisolate = false")
-    (folder / "negative.py").write_text("def edit(image):\n    return image.point(lambda value: 255 - value)\n")
-    run_stages(folder, ("edit",))
-    with RecordedRun.open(folder) as run:
-        sources = {portrait.image.sha256 for portrait in run.design.portraits}
-        lost = run.picture(next(row.image for row in run.rows() if row.image not in sources))
-    lost.unlink()
-    judged = run_stages(folder, ("judge",))
-    assert lost.name in judged.failures[0].reason
-    assert judged.totals.to_retry > 0
+def test_one_request_of_each_editor_is_made_judged_and_shown(write_audit: Callable[..., Path]):
+    folder = write_audit()
+    stages = ("edit", "judge", "estimate", "report")
+    summary = run_stages(folder, stages, RunOptions(limit=1))
+    assert summary.tallies[0].counts == {"edited": 1}
+    assert all(sum(tally.counts.values()) == 1 for tally in summary.tallies[1:])
+    edit, *answers = summary.samples
+    assert "pixels" in edit
+    assert answers
+    assert summary.report is None
+    again = run_stages(folder, stages, RunOptions(limit=1))
+    assert not any(tally.counts for tally in again.tallies), "the same request again"
+    assert again.samples == summary.samples
+    whole = run_stages(folder, stages)
+    assert whole.tallies[0].counts == {"edited": 11}
+    assert whole.report is not None
 
 
-def test_the_same_rows_give_the_same_bytes(write_audit: Write):
-    folder = write_audit(judge='use = "brightness"')
-    run_stages(folder, ALL)
-    tables = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
-    assert set(tables) == {"abstentions.csv", "estimates.csv", "findings.json", "groups.csv", "disparities.csv"}
-    run_stages(folder, ("estimate",))
-    assert {path.name: path.read_bytes() for path in (folder / "tables").iterdir()} == tables
+def test_the_command_line_shows_it(write_audit: Callable[..., Path]):
+    shown = ran("run", write_audit(), "--limit", 1)
+    assert "pixels" in shown.output
+    assert "stillme run" in shown.output
+
+
+class Watching(Noop):
+    """Counts the pictures on disk before it makes another, and breaks after `most`."""
+
+    def __init__(self, pictures: Pictures, most: int) -> None:
+        super().__init__(Noop.Parameters())
+        self._pictures, self._most = pictures, most
+        self.seen: list[int] = []
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        for number in range(len(requests)):
+            self.seen.append(len(list(self._pictures.names())))
+            if number == self._most:
+                raise MemoryError("no room")
+            yield Edited(image=images.encode_png(np.full((8, 8, 3), number, dtype=np.uint8)))
+
+
+def requests(editor: Noop) -> list[Request]:
+    return [asked(editor, who) for who in portraits()[:4]]
+
+
+def test_a_picture_is_on_disk_before_the_next_of_its_batch_is_made(tmp_path: Path):
+    editor = Watching(pictures := Pictures(tmp_path), most=9)
+    kept = EditWorker(editor, pictures).perform(requests(editor))
+    assert editor.seen == [0, 1, 2, 3]
+    assert all(isinstance(one.outcome, Edited) and one.outcome.effective["flags"] == ["black"] for one in kept)
+
+
+def test_an_editor_that_breaks_in_the_middle_of_a_batch_keeps_what_it_made(tmp_path: Path):
+    editor = Watching(pictures := Pictures(tmp_path), most=2)
+    kept = EditWorker(editor, pictures).perform(requests(editor))
+    assert [type(one.outcome) for one in kept] == [Edited, Edited, Failed, Failed]
+    assert all(one.image and pictures.intact(one.image) for one in kept[:2])
+
+
+def test_an_editor_that_is_paid_and_raises_may_have_been_charged(tmp_path: Path):
+    class Paid(Watching):
+        def expected_dollars(self) -> float | None:
+            return 0.04
+
+    for kind, effective in ((Watching, {}), (Paid, {"cost": "unknown"})):
+        editor = kind(pictures := Pictures(tmp_path), most=0)
+        (failed, *_) = EditWorker(editor, pictures).perform(requests(editor))
+        assert isinstance(failed.outcome, Failed)
+        assert dict(failed.outcome.effective) == effective

@@ -84,18 +84,23 @@ def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, last
     assert run_stages(folder, WORK).tallies[1].already == 12
 
 
-@pytest.mark.usefixtures("remote")
-def test_two_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
-    barrier, original = threading.Barrier(2, timeout=60), Scripted.judge
-    met: set[str] = set()
+def meet(monkeypatch: pytest.MonkeyPatch, plugin: Any, method: str) -> set[str]:
+    """Two of these plugins can only go on when both were asked; who was."""
+    barrier, original, met = threading.Barrier(2, timeout=60), getattr(plugin, method), set[str]()
 
-    def meeting(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+    def meeting(self: Any, asked: Sequence[Any]) -> Iterator[Any]:
         if self.spec.key not in met:
             met.add(self.spec.key)
             barrier.wait()
-        return original(self, pairs)
+        return original(self, asked)
 
-    monkeypatch.setattr(Scripted, "judge", meeting)
+    monkeypatch.setattr(plugin, method, meeting)
+    return met
+
+
+@pytest.mark.usefixtures("remote")
+def test_two_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
+    met = meet(monkeypatch, Scripted, "judge")
     folder = write_audit(judge=TWO)
     run_stages(folder, WORK)
     assert len(met) == 2
@@ -169,15 +174,7 @@ def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Writ
 def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     moody = plugin_class("editor", "moody")
     monkeypatch.setattr(moody, "provider", property(lambda editor: f"{editor.spec.key}.example"), raising=False)
-    barrier, original, met = threading.Barrier(2, timeout=60), moody.edit, set[str]()
-
-    def meeting(self: Any, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        if self.spec.key not in met:
-            met.add(self.spec.key)
-            barrier.wait()
-        return original(self, requests)
-
-    monkeypatch.setattr(moody, "edit", meeting)
+    meet(monkeypatch, moody, "edit")
     other = "use = 'moody'\n[[editors]]\nname = 'other'\nuse = 'moody'\nparameters = { seconds = 0.001 }"
     first, second, _ = run_stages(write_audit(other, extra="[executor]\nisolate = false"), WORK).tallies
     assert first.done == second.done == 12

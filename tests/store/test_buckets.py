@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from stillme.runs.store.buckets import MARK, PicturesInBuckets, PicturesToShow, 
 from stillme.runs.store.buckets import Bucket as StillmeBucket
 from stillme.runs.store.pictures import DAMAGED, Pictures
 from stillme.runs.store.places import HERE, PicturePlace
-from tests.buckets import SECRET, Bucket, Fault, free_port
+from tests.buckets import SECRET, Bucket, Fault
 
 PICTURE = b"\x89PNG" + bytes(range(256)) * 20
 SHA256 = hashlib.sha256(PICTURE).hexdigest()
@@ -51,7 +51,6 @@ def test_a_picture_is_in_the_bucket_when_it_was_added(pictures: Pictures, bucket
     assert pictures.add(PICTURE) == SHA256
     assert bucket.objects() == {NAME: PICTURE, MARK: bucket.objects()[MARK]}
     there = elsewhere(bucket, tmp_path).intact(SHA256)
-    assert there is not None
     assert there.read_bytes() == PICTURE
     assert not (tmp_path / "images").exists()
 
@@ -68,48 +67,10 @@ def test_a_picture_is_brought_here_once_and_only_if_it_is_wanted(pictures: Pictu
 
 
 def test_many_threads_may_add_the_same_picture(pictures: Pictures, bucket: Bucket):
-    threads = [threading.Thread(target=pictures.add, args=(PICTURE,)) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(pictures.add, [PICTURE] * 16))
     assert bucket.pictures() == {f"{SHA256}.png": PICTURE}
     assert pictures.intact(SHA256)
-
-
-@pytest.mark.parametrize("how", ["truncated", "replaced", "emptied", "deleted"])
-def test_what_happened_to_an_object_is_noticed_and_adding_repairs(
-    pictures: Pictures, bucket: Bucket, tmp_path: Path, how: str
-):
-    pictures.add(PICTURE)
-    match how:
-        case "truncated":
-            bucket.put(NAME, PICTURE[:100])
-        case "replaced":
-            bucket.put(NAME, b"\x89PNG another")
-        case "emptied":
-            bucket.put(NAME, b"")
-        case _:
-            bucket.delete(NAME)
-    there = elsewhere(bucket, tmp_path)
-    assert there.intact(SHA256) is None
-    assert [lost.how for lost in there.lost([SHA256])] == ["missing" if how == "deleted" else "damaged"]
-    assert there.gone([SHA256]) == (set() if how in ("truncated", "replaced") else {SHA256})
-    there.set_aside(SHA256)
-    assert there.gone([SHA256]) == {SHA256}
-    assert (f"{NAME}{DAMAGED}" in bucket.objects()) == (how != "deleted")
-    there.add(PICTURE)
-    assert elsewhere(bucket, tmp_path).intact(SHA256)
-    assert there.gone([SHA256]) == set()
-
-
-def test_a_lost_object_is_put_back_from_a_copy(pictures: Pictures, bucket: Bucket, tmp_path: Path):
-    pictures.add(PICTURE)
-    bucket.delete(NAME)
-    assert elsewhere(bucket, tmp_path).put_back({SHA256}) == set()
-    assert pictures.gone([SHA256]) == {SHA256}
-    assert pictures.put_back({SHA256}) == {SHA256}
-    assert bucket.pictures() == {f"{SHA256}.png": PICTURE}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +136,6 @@ def test_half_a_picture_is_fetched_again(pictures: Pictures, bucket: Bucket, tmp
     faults: Iterator[Fault | None] = iter(["shorten"])
     bucket.proxy.fault = lambda method, path: next(faults, None) if path.endswith(NAME) else None
     found = elsewhere(bucket, tmp_path).intact(SHA256)
-    assert found is not None
     assert found.read_bytes() == PICTURE
 
 
@@ -207,11 +167,8 @@ def test_what_was_kept_before_is_read_where_it_is(pictures: Pictures, bucket: Bu
     third = moved.add(b"new")
     mine = hashlib.sha256(b"of the run folder").hexdigest()
     assert moved.gone([sha256, mine, third, "00" * 32]) == {"00" * 32}
-    assert {path.read_bytes() for name in (sha256, mine, third) if (path := moved.intact(name))} == {
-        PICTURE,
-        b"of the run folder",
-        b"new",
-    }
+    found = [moved.intact(name).read_bytes() for name in (sha256, mine, third)]
+    assert found == [PICTURE, b"of the run folder", b"new"]
     assert list(bucket.pictures()) == [f"{sha256}.png"], "new ones go to the new address"
 
 
@@ -255,18 +212,6 @@ def test_the_place_can_be_sent_to_another_process_and_has_no_credentials(picture
     assert isinstance(pictures_at(pickle.loads(sent)), PicturesInBuckets)
 
 
-# -- copies on this machine -----------------------------------------------------------------------------------------
-
-
-def test_a_copy_that_changed_on_this_machine_is_fetched_again(pictures: Pictures, bucket: Bucket):
-    pictures.add(PICTURE)
-    copy = pictures.intact(SHA256)
-    assert copy is not None
-    copy.write_bytes(PICTURE[:50])
-    assert pictures.intact(SHA256) == copy
-    assert copy.read_bytes() == PICTURE
-
-
 def test_a_machine_that_can_keep_no_copy_says_so_and_uploads_all_the_same(bucket: Bucket, tmp_path: Path):
     (tmp_path / "cache").write_text("not a folder")
     made = opened(bucket, tmp_path)
@@ -281,8 +226,7 @@ def test_a_machine_that_can_keep_no_copy_says_so_and_uploads_all_the_same(bucket
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["s3://bucket/audit", "gs://b", "az://container/x", "abfs://c@account.dfs.core.windows.net/x"],
+    "address", ["s3://bucket/audit", "gs://b", "az://container/x", "abfs://c@account.dfs.core.windows.net/x"]
 )
 def test_addresses_of_stores_are_taken(address: str):
     assert picture_store_problem(address) == ""
@@ -323,12 +267,6 @@ def test_a_run_from_elsewhere_cannot_send_its_reader_to_a_server(tmp_path: Path)
 def test_a_missing_package_is_named(tmp_path: Path):
     with pytest.raises(PicturesUnreachable, match=r"gs://bucket/audit needs gcsfs, .* `pip install \"gcsfs\"`"):
         StillmeBucket("gs://bucket/audit").get(NAME)
-
-
-def test_nobody_listening_is_a_sentence(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(PicturesUnreachable, match="Could not connect"):
-        StillmeBucket(bucket.address).get(NAME)
 
 
 # -- the ledger -----------------------------------------------------------------------------------------------------

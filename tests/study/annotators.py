@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from tests.processes import Started
+from tests.study.studies import RIGHT, practised
 
 Place = tuple[int, int, int]
 """Item, side, question."""
@@ -44,9 +44,6 @@ class Annotator:
     """By place: sequence number and value."""
     times: list[float] = field(default_factory=list)
     """Seconds of each acknowledged save."""
-    traffic: list[bytes] = field(default_factory=list)
-    """Every byte that the server sent, if `listen`."""
-    listen: bool = False
     practice: list[list[list[int]]] | None = None
     """The practice items' right answers, where nothing changed in them is not the right answer to all."""
     code: str = ""
@@ -85,8 +82,6 @@ class Annotator:
             writer.close()
             self._stream = None
             raise Lost from error
-        if self.listen:
-            self.traffic.append(head + answer)
         if b"set-cookie" in headers:
             self._cookie = headers[b"set-cookie"].decode().partition(";")[0]
         return int(head.split()[1]), headers.get(b"location", b"").decode(), answer
@@ -138,8 +133,7 @@ class Annotator:
             page = await self.page()
         if "training.js" in page:
             data, csrf = page_data(page)
-            right = (1, 3, 1, 1, 3)
-            unchanged = [[[right[q] for q in range(5)] for _ in item["pictures"][1:]] for item in data["items"]]
+            unchanged = [[list(RIGHT) for _ in item["pictures"][1:]] for item in data["items"]]
             answers = self.practice or unchanged
             status, said = await self.api("POST", "/api/training", {"answers": answers}, csrf)
             # 409: an earlier attempt was heard, and only its answer was lost. The page would reload.
@@ -153,10 +147,6 @@ class Annotator:
         seq = data["seq"]
         for item, shown in enumerate(data["items"][:only]):
             self.seen = {"pictures": len(shown["pictures"]), "decoded": data["picture"]["side"], "shown": 400}
-            if self.listen:
-                for picture in shown["pictures"]:
-                    status, _, _ = await self.insist("GET", f"/img/{picture}")
-                    assert status == 200
             for side in range(len(shown["pictures"]) - 1):
                 for question in range(len(shown["questions"])):
                     seq += 1
@@ -273,7 +263,7 @@ async def disturb(researcher: Researcher, people: Sequence[Annotator], times: in
     await researcher.sign_in()
     for turn in range(times):
         while not (names := await researcher.finished_raters()) or not (done := _finished(people)):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)
         if turn % 3 == 0:
             await researcher.exclude(names[0])
         elif turn % 3 == 1:
@@ -383,11 +373,9 @@ def serving(folder: Path) -> Iterator[ServerProcess]:
 def rate_by(folder: Path, *, people: int) -> None:
     """Serve a drawn study of Prolific until so many people have taken part, each to its completion code."""
     with open_study(folder) as study:
-        # The guide shows the example with its answers; it is not asked.
-        practice = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
+        right = practised(study)
         assert study.config.recruiting
         completed = study.config.recruiting.codes.completed
-    right = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
 
     async def rate(port: int) -> None:
         raters = [Annotator(port, f"p{number}", practice=right) for number in range(people)]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from stillme.api.pipeline import run_stages
 from stillme.study.app import build
 from stillme.study.entry import invite
-from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
+from tests.records import small_audit
 from tests.study.annotators import READY, csrf_in, page_data, seen_whole, shown_version
 from tests.study.studies import RIGHT, write_study
 
@@ -105,11 +105,21 @@ class Browser:
         data, csrf = self.data()
         return self.api("POST", "/api/complete", {"epoch": data["epoch"]}, csrf)
 
-    def take_part(self, name: str, value: Callable[[int, int, int], int] = lambda i, s, q: 3) -> Browser:
-        self.enter(name).to_rating()
-        assert self.save(self.answers(value)).status_code == 200
+    def hand_in(self, answers: list[dict[str, Any]] | None = None, **more: Any) -> Browser:
+        """Save these answers, or some to everything that is asked, and complete the task."""
+        saved = self.save(self.answers() if answers is None else answers, **more)
+        assert saved.status_code == 200, saved.text
         assert self.complete().json() == {"missing": []}
         return self
+
+    def take_part(self, name: str, value: Callable[[int, int, int], int] = lambda i, s, q: 3) -> Browser:
+        self.enter(name).to_rating()
+        return self.hand_in(self.answers(value))
+
+    def guess(self, name: str, **more: Any) -> Browser:
+        """Say 5 to everything, attention checks too."""
+        self.enter(name).to_rating()
+        return self.hand_in([{**answer, "value": 5} for answer in self.answers()], **more)
 
 
 @dataclass
@@ -145,39 +155,19 @@ class Served:
         return browser
 
 
-def table(file: Path) -> list[dict[str, str]]:
-    """The rows of an exported table."""
-    with file.open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def practised(study: Study) -> list[Any]:
-    """The right answers to the practice of a study that was drawn from a run."""
-    items = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
-    return [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in items]
+@contextmanager
+def serving_again(folder: Path) -> Iterator[Served]:
+    """As `stillme study serve` would after a restart."""
+    with open_study(folder, renew=True) as study:
+        yield Served(study, build(study), "")
 
 
 @pytest.fixture(scope="session")
 def two_editors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run: four portraits with faces, three prompts, two editors. Copy it before writing to it."""
     folder = tmp_path_factory.mktemp("two-editors")
-    (folder / "audit.toml").write_text(
-        """
-[portraits]
-source = "synthetic"
-limit = 4
-[prompts]
-only = ["O-01", "O-02", "V-05"]
-[[editors]]
-use = "noop"
-[[editors]]
-use = "planted"
-name = "other"
-[[judges]]
-use = "scripted"
-[estimates]
-"""
-    )
+    editors = [{"use": "noop"}, {"use": "planted", "name": "other"}]
+    small_audit(folder, prompts=("O-01", "O-02", "V-05"), limit=4, editors=editors)
     run_stages(folder, ("edit", "judge"))
     return folder
 

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from stillme.runs import RecordedRun
 from stillme.study import keys
-from stillme.study.drawing import CheckMaker, study_toml
-from stillme.study.items import BlindedPictures, Drawn, Item, Output
+from stillme.study.drawing import CheckMaker, NewStudy, StudyDesign, new_study, study_toml
+from stillme.study.items import EXAMPLE, BlindedPictures, Drawn, Item, Output
 from stillme.study.opening import Study, open_study
 
 QUESTIONS = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
@@ -138,3 +140,24 @@ def small_study(folder: Path, **options: object) -> Iterator[Study]:
     write_study(folder, **options)  # type: ignore[arg-type]
     with open_study(folder) as study:
         yield study
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    """Write something else into the study.toml of a folder."""
+    file = folder / "study.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def draw_study(run: Path, folder: Path | None = None, **design: Any) -> NewStudy:
+    """A study of small pictures from the run in a folder."""
+    with RecordedRun.open(run) as opened:
+        return new_study(opened, folder, StudyDesign(**{"side": 64, **design}), lambda _: None)
+
+
+def practised(study: Study) -> list[Any]:
+    """The right answers to the practice of a study that was drawn from a run."""
+    # The guide shows the example with its answers; it is not asked.
+    items = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
+    return [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in items]

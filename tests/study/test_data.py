@@ -23,13 +23,14 @@ from stillme.study import items
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
-from stillme.study.drawing import StudyDesign, new_study
+from stillme.study.drawing import NewStudy
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
-from tests.command_lines import invoke
-from tests.study.conftest import Browser, Served, practised, table
-from tests.study.studies import RIGHT
+from tests.command_lines import invoke, ran
+from tests.records import add_judge, rows_in
+from tests.study.conftest import Browser, Served
+from tests.study.studies import RIGHT, draw_study, practised
 
 # -- quality ----------------------------------------------------------------------------------------------------------
 
@@ -37,28 +38,19 @@ from tests.study.studies import RIGHT
 def rate_well(browser: Browser, name: str) -> None:
     """Right on the checks, and the same on the same pictures."""
     browser.enter(name).to_rating()
-    data, _ = browser.data()
-    gold = [n for n, item in enumerate(data["items"]) if "dark suit" in item["prompt"]]
-    browser.save(
-        [
-            {**a, "value": RIGHT[a["question"]]}
-            if a["item"] in gold
-            else {**a, "value": 2 + a["question"] % 3}
-            if a["value"] != 2
-            else a
-            for a in browser.answers()
-        ],
-        moments=[{"item": n, "kind": "active", "amount": 9000.0} for n in range(len(data["items"]))],
-    )
-    browser.complete()
+    shown = browser.data()[0]["items"]
+    answers = browser.answers()
+    for answer in answers:
+        if "dark suit" in shown[answer["item"]]["prompt"]:
+            answer["value"] = RIGHT[answer["question"]]
+        elif answer["value"] != 2:
+            answer["value"] = 2 + answer["question"] % 3
+    browser.hand_in(answers, moments=[{"item": n, "kind": "active", "amount": 9000.0} for n in range(len(shown))])
 
 
 def test_a_careful_rater_is_not_flagged_and_a_careless_one_is(served: Served) -> None:
     rate_well(served.browser(), "careful")
-    careless = served.browser().enter("careless").to_rating()
-    answers = [{**a, "value": 5} for a in careless.answers()]
-    careless.save(answers, moments=[{"item": 0, "kind": "active", "amount": 300.0}])
-    careless.complete()
+    served.browser().guess("careless", moments=[{"item": 0, "kind": "active", "amount": 300.0}])
     good, bad = overview_of(served.study).raters
     assert good.flags == ()
     assert good.attention == (2, 2)
@@ -82,8 +74,7 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
             # Every output has its own true value, whichever side it is on; ids of pictures are the same for all.
             output = data["items"][answer["item"]]["pictures"][answer["side"] + 1]
             answer["value"] = truth.setdefault((output, answer["question"]), int(stream.integers(1, 6)))
-        browser.save(answers)
-        browser.complete()
+        browser.hand_in(answers)
     overview = overview_of(served.study)
     assert [round(axis[name] or 0, 6) for axis in overview.agreement for name in ("alpha", "kappa")] == [1.0] * 10
     assert overview.as_text().count("Fleiss' kappa 1.00 (1.00 to 1.00)") == 5
@@ -94,15 +85,12 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
 def test_cannot_tell_is_no_number_in_the_consistency_of_repeats(served: Served) -> None:
     browser = served.browser().enter("unsure").to_rating()
     # 4 wherever they can tell; which question they cannot tell differs from item to item, so also in repeats.
-    browser.save([{**a, "value": 0 if a["question"] == a["item"] % 5 else 4} for a in browser.answers()])
-    browser.complete()
+    browser.hand_in([{**a, "value": 0 if a["question"] == a["item"] % 5 else 4} for a in browser.answers()])
     (quality,) = overview_of(served.study).raters
     assert quality.repeat == 0.0
     assert quality.cannot_tell == pytest.approx(0.2)
     # Somebody who never can tell has no gold accuracy, rather than a bad one.
-    silent = served.browser().enter("silent").to_rating()
-    silent.save(silent.answers(lambda i, s, q: 0))
-    silent.complete()
+    served.browser().take_part("silent", lambda i, s, q: 0)
     quality = overview_of(served.study).raters[-1]
     assert (quality.gold, quality.repeat) == (None, None)
     assert "often cannot tell" in quality.flags
@@ -119,24 +107,22 @@ def test_a_clock_that_jumps_back_gives_no_negative_minutes(served: Served, tmp_p
     assert overview.progress.median_minutes == pytest.approx(1.5)
     assert overview.progress.per_hour > 0
     export_study(served.study, tmp_path, "csv")
-    assert all(float(row["seconds"]) >= 0 for row in table(tmp_path / "ratings.csv"))
+    assert all(float(row["seconds"]) >= 0 for row in rows_in(tmp_path / "ratings.csv"))
 
 
 def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served: Served, tmp_path: Path) -> None:
-    careless = served.browser().enter("careless").to_rating()
-    careless.save([{**a, "value": 5} for a in careless.answers()])
-    careless.complete()
+    served.browser().guess("careless")
     (quality,) = overview_of(served.study).raters
     page = served.admin().ask("GET", "/admin").text
     assert "Missed attention checks: look at the time per item before you decide" in page
     assert "Checks that were missed" in page
     assert quality.counts
     export_study(served.study, tmp_path, "csv")
-    rows = table(tmp_path / "checks.csv")
+    rows = rows_in(tmp_path / "checks.csv")
     assert {row["rater"] for row in rows} == {quality.rater}
     assert {row["kind"] for row in rows} == {"attention", "gold"}
     assert all(row["right"] == "False" for row in rows if row["kind"] == "attention")
-    (rater,) = table(tmp_path / "raters.csv")
+    (rater,) = rows_in(tmp_path / "raters.csv")
     assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
 
 
@@ -148,7 +134,7 @@ def test_comments_are_kept_without_the_id(served: Served, tmp_path: Path) -> Non
     browser.form("/study/comment", comment="Thank you, pidabc")
     assert "Your comment is saved" in browser.page()
     export_study(served.study, tmp_path, "csv")
-    rows = table(tmp_path / "comments.csv")
+    rows = rows_in(tmp_path / "comments.csv")
     assert {(bool(row["item"]), row["comment"]) for row in rows} == {
         (False, "Thank you, [id]"),
         (True, "'=HYPERLINK(1) by [id]"),
@@ -160,8 +146,7 @@ def test_low_pay_raises_an_alarm(served: Served) -> None:
     assert not overview_of(served.study).progress.alarm
     served.change("UPDATE slot SET ended = begun + 7200 WHERE state = 'done'")
     assert "below the floor" in overview_of(served.study).progress.alarm
-    shown = invoke("study", "status", served.study.folder)
-    assert shown.exit_code == 1
+    shown = ran("study", "status", served.study.folder, code=1)
     assert "ALARM" in shown.output
 
 
@@ -224,7 +209,7 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
         everything = b"".join(path.read_bytes() for path in written)
         for secret in ("prolificperson", "secondperson", *inside):
             assert secret.encode() not in everything
-    rows = table(tmp_path / "csv" / "ratings.csv")
+    rows = rows_in(tmp_path / "csv" / "ratings.csv")
     assert len([row for row in rows if row["finished"] == "1"]) == len(half.answers())
     assert len([row for row in rows if row["finished"] == "0"]) == 4
     assert all(float(row["seconds"]) < 600 for row in rows), "a time of day would lead to Prolific's records"
@@ -248,32 +233,33 @@ def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: P
     (held,) = overview_of(served.study).raters
     served.admin().decide("/admin/release", held.rater, "returned", sure="yes")
     export_study(served.study, tmp_path, "csv")
-    (row,) = table(tmp_path / "exclusions.csv")
+    (row,) = rows_in(tmp_path / "exclusions.csv")
     assert (row["rater"], row["reason"], row["answers"]) == (held.rater, "returned", "4")
-    assert table(tmp_path / "ratings.csv") == []
+    assert rows_in(tmp_path / "ratings.csv") == []
 
 
 # -- into the run -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def drawn_once(two_editors: Path, tmp_path_factory: pytest.TempPathFactory) -> NewStudy:
+    run = shutil.copytree(two_editors, tmp_path_factory.mktemp("drawn") / "run")
+    return draw_study(run, items=6, per_task=6, gold=0, attention=1, repeats=1)
+
+
 @pytest.fixture
-def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
-    run = tmp_path / "run"
-    shutil.copytree(two_editors, run)
-    made = new_study(
-        RecordedRun.open(run),
-        None,
-        StudyDesign(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1),
-        lambda _: None,
-    )
-    with open_study(made.folder) as study:
-        yield run, Served(study, build(study), made.password)
+def from_run(drawn_once: NewStudy, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
+    """A run and a study that was drawn from it, of this test's own."""
+    run = shutil.copytree(drawn_once.folder.parent, tmp_path / "run")
+    items = run / "study" / "items.json"
+    items.write_text(items.read_text().replace(str(drawn_once.folder.parent), str(run)))
+    with open_study(run / "study") as study:
+        yield run, Served(study, build(study), drawn_once.password)
 
 
 def take_part_by_link(served: Served, value: int) -> None:
     browser = served.invited().to_rating(practised(served.study))
-    browser.save(browser.answers(lambda i, s, q: value))
-    assert browser.complete().json() == {"missing": []}
+    browser.hand_in(browser.answers(lambda i, s, q: value))
 
 
 def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, Served]) -> None:
@@ -282,8 +268,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
         take_part_by_link(served, value)
     done = close_study(served.study, flagged="include")
     assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
-    file = run / "audit.toml"
-    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
+    add_judge(run, use="people", epochs=3)
     run_stages(run, ("estimate",))
     with RecordedRun.open(run) as opened:
         gathered, store = opened.results, opened.store
@@ -307,18 +292,12 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     monkeypatch.setattr("stillme.findings.tables.analyses.corrected", corrected)
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
-    file = run / "audit.toml"
-    file.write_text(
-        file.read_text()
-        + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
-    )
+    add_judge(run, use="scripted", name="again", parameters={"scores": {"race_change": 3, "skin_tone": 2}})
     run_stages(run, ("judge",))
-    wanted = StudyDesign(
-        items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
-    )
     with RecordedRun.open(run) as opened:
         assert opened.results.chances is None
-        made = new_study(opened, None, wanted, lambda _: None)
+    wanted = {"gold": 0, "attention": 1, "repeats": 1, "compare": "none", "choose": "informative"}
+    made = draw_study(run, items=10, per_task=10, **wanted)
     drawn = {item.outputs[0].edit: item.chance for item in made.drawn.items if item.kind == "real"}
     assert len(drawn) == 10
     assert all(chance is not None and 0 < chance <= 1 for chance in drawn.values())
@@ -327,7 +306,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         take_part_by_link(Served(study, build(study), made.password), 2)
         close_study(study, flagged="include")
     shutil.rmtree(made.folder)
-    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
+    add_judge(run, use="people")
     run_stages(run, ("estimate",))
     moved = shutil.move(run, tmp_path / "moved")
     with RecordedRun.open(Path(moved)) as opened:
@@ -345,14 +324,12 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
 
 
 def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
-    with RecordedRun.open(two_editors) as run, pytest.raises(StillmeError, match="two judges"):
-        new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
+    with pytest.raises(StillmeError, match="two judges"):
+        draw_study(two_editors, tmp_path / "study", items=4, choose="informative")
     assert not (tmp_path / "study").exists()
 
 
-def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
-    from_run: tuple[Path, Served],
-) -> None:
+def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(from_run: tuple[Path, Served]) -> None:
     _, served = from_run
     for value in (2, 4):
         take_part_by_link(served, value)
@@ -383,8 +360,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     take_part_by_link(served, 3)
 
     def ask(*words: str) -> object:
-        shown = invoke("study", *words, "--json")
-        assert shown.exit_code == 0, shown.output + str(shown.exception)
+        shown = ran("study", *words, "--json")
         return json.loads(shown.stdout)
 
     made = ask("new", str(run), "--items", "4", "--per-task", "2", "--size", "64", "--out", str(tmp_path / "s2"))

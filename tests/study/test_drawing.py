@@ -1,16 +1,21 @@
-"""Items are drawn evenly, tasks are mixed, pictures are blinded, and study.toml says what is wrong with it."""
+"""Items are drawn evenly, tasks are mixed, pictures are blinded; study.toml and its page say what is wrong."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import re
+import shlex
 import shutil
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,30 +23,29 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stillme.api.pipeline import run_stages
+from stillme.audit.config import JudgeSection
+from stillme.cli.study import study_group
 from stillme.core.errors import StillmeError
-from stillme.core.types import Prompt
 from stillme.runs import RecordedRun
 from stillme.study import config, items
 from stillme.study.candidates import OfferedItem, draw, draw_informative, share_out
-from stillme.study.config import InvalidStudy
-from stillme.study.drawing import StudyDesign, new_study
-from stillme.study.items import Output, blind
+from stillme.study.config import InvalidStudy, StudyConfig
+from stillme.study.drawing import study_toml
+from stillme.study.items import Drawn, Output, blind
 from stillme.study.opening import open_study
-from tests.study.studies import write_study
+from tests.records import prompt, small_audit
+from tests.study.studies import change, draw_study, write_study
 
 
 def grid(portraits: int, prompts: int, editors: int) -> list[OfferedItem]:
     """A whole audit's candidates: every portrait with every prompt and editor."""
     made = []
-    for p in range(portraits):
-        for q in range(prompts):
-            for e in range(editors):
-                prompt = Prompt(id=f"q{q}", text="", category="", subcategory="")
-                outputs = tuple(
-                    Output(file="", edit=f"{p}.{q}.{e}.{a}", strata={"editor": f"e{e}", "arm": str(a)}) for a in (0, 1)
-                )
-                groups = {"race": f"r{p % 7}", "gender": "fm"[p // 7 % 2]}
-                made.append(OfferedItem(portrait=f"p{p}", groups=groups, prompt=prompt, outputs=outputs))
+    for p, q, e in itertools.product(range(portraits), range(prompts), range(editors)):
+        outputs = tuple(
+            Output(file="", edit=f"{p}.{q}.{e}.{a}", strata={"editor": f"e{e}", "arm": str(a)}) for a in (0, 1)
+        )
+        groups = {"race": f"r{p % 7}", "gender": "fm"[p // 7 % 2]}
+        made.append(OfferedItem(portrait=f"p{p}", groups=groups, prompt=prompt(f"q{q}"), outputs=outputs))
     return made
 
 
@@ -120,7 +124,7 @@ def run(two_editors: Path, tmp_path: Path) -> Path:
 
 
 def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> None:
-    made = new_study(RecordedRun.open(run), None, StudyDesign(items=12, per_task=6, side=64), lambda _: None)
+    made = draw_study(run, items=12, per_task=6)
     assert made.drawn.design["compare"] == "editors"
     real = [item for item in made.drawn.items if item.kind == "real"]
     assert len(real) == 12
@@ -135,18 +139,14 @@ def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> Non
     assert kinds["training", -1] == 3, "an example in the guide, and two to practise"
     sizes = {path.stat().st_size for path in (made.folder / "pictures").iterdir()}
     assert sizes == {made.picture_bytes}
-    assert (made.folder / "secrets.json").stat().st_mode & 0o077 == 0
     with open_study(made.folder) as study:
         assert study.is_open
 
 
 def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) -> None:
-    (tmp_path / "audit.toml").write_text(
-        'arms = ["baseline", "feature"]\n[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
-        '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
-    )
+    small_audit(tmp_path, arms=["baseline", "feature"], prompts=["O-01"], limit=2, editors=[{"use": "planted"}])
     run_stages(tmp_path, ("edit",))
-    made = new_study(RecordedRun.open(tmp_path), None, StudyDesign(items=2, per_task=2, side=64), lambda _: None)
+    made = draw_study(tmp_path, items=2, per_task=2)
     assert made.drawn.design["compare"] == "arms"
     for item in made.drawn.items:
         if item.kind == "real":
@@ -157,9 +157,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
 
 def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
     drawn = [
-        new_study(
-            RecordedRun.open(run), tmp_path / name, StudyDesign(items=9, per_task=3, side=64, seed=seed), lambda _: None
-        ).drawn.items
+        draw_study(run, tmp_path / name, items=4, per_task=2, seed=seed).drawn.items
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
     assert drawn[0] == drawn[1]
@@ -167,21 +165,19 @@ def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
 
 
 def test_one_picture_at_a_time_if_wished(run: Path) -> None:
-    made = new_study(
-        RecordedRun.open(run), None, StudyDesign(items=5, per_task=5, compare="none", side=64), lambda _: None
-    )
+    made = draw_study(run, items=5, per_task=5, compare="none")
     assert {len(item.outputs) for item in made.drawn.items} == {1}
 
 
 def test_a_comparison_that_the_run_cannot_give_is_refused(run: Path) -> None:
     with pytest.raises(StillmeError, match="`baseline` and `feature`"):
-        new_study(RecordedRun.open(run), None, StudyDesign(compare="arms", side=64), lambda _: None)
+        draw_study(run, compare="arms")
 
 
 def test_a_study_is_never_drawn_over_another(run: Path) -> None:
-    new_study(RecordedRun.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
+    draw_study(run, items=3)
     with pytest.raises(StillmeError, match="already holds a study"):
-        new_study(RecordedRun.open(run), None, StudyDesign(items=3, side=64), lambda _: None)
+        draw_study(run, items=3)
 
 
 def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -> None:
@@ -192,9 +188,7 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
     )
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
     run_stages(folder, ("edit", "judge"))
-    disputed = new_study(
-        RecordedRun.open(folder), folder / "one", StudyDesign(items=6, choose="disputed", side=64), lambda _: None
-    )
+    disputed = draw_study(folder, folder / "one", items=6, choose="disputed")
     found = RecordedRun.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]
     value = dict(zip(found.edits.keys, strict.value, strict=True))
@@ -203,12 +197,6 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
 
 
 # -- study.toml -------------------------------------------------------------------------------------------------------
-
-
-def change(folder: Path, old: str, new: str) -> None:
-    file = folder / "study.toml"
-    assert old in file.read_text()
-    file.write_text(file.read_text().replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -257,8 +245,8 @@ def test_damaged_files_are_said_in_one_sentence(tmp_path: Path) -> None:
         keys.load(tmp_path)
 
 
-BLIND = StudyDesign(items=4, per_task=4, compare="none", side=64)
-TOLD = StudyDesign(items=4, per_task=4, compare="none", side=64, disclosure="paper")
+BLIND = {"items": 4, "per_task": 4, "compare": "none"}
+TOLD = BLIND | {"disclosure": "paper"}
 
 
 def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:
@@ -269,20 +257,15 @@ def labelled(tmp_path: Path, portraits: Path, *, age: str = "20s") -> Path:
         writer = csv.DictWriter(stream, fieldnames=[*rows[0], "race", "gender", "age"])
         writer.writeheader()
         writer.writerows(row | {"race": "Indian", "gender": "Female", "age": age} for row in rows)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "audit.toml").write_text(
-        f'[portraits]\nsource = "{portraits}"\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
-        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
-    )
+    source, estimates = {"source": str(portraits)}, {"factors": ["group"]}
+    folder = small_audit(tmp_path / "run", portraits=source, prompts=["O-01"], estimates=estimates)
     run_stages(folder, ("edit",))
     return folder
 
 
 def test_only_told_raters_read_the_labels(tmp_path: Path, portraits: Path):
-    with RecordedRun.open(labelled(tmp_path, portraits)) as run:
-        blind = new_study(run, tmp_path / "blind", BLIND, lambda _: None).drawn
-        told = new_study(run, tmp_path / "told", TOLD, lambda _: None).drawn
+    run = labelled(tmp_path, portraits)
+    blind, told = (draw_study(run, tmp_path / name, **wanted).drawn for name, wanted in (("b", BLIND), ("t", TOLD)))
     real = [item for item in told.items if item.kind == "real"]
     assert all(item.prompt.endswith("(Original: race Indian, gender Female, age 20s.)") for item in real)
     assert told.design["disclosure"] == "paper"
@@ -290,9 +273,44 @@ def test_only_told_raters_read_the_labels(tmp_path: Path, portraits: Path):
 
 
 def test_labels_that_are_missing_are_named_before_anything_is_written(tmp_path: Path, portraits: Path):
-    with (
-        RecordedRun.open(labelled(tmp_path, portraits, age="")) as run,
-        pytest.raises(StillmeError, match=r"lack age\. Leave it out"),
-    ):
-        new_study(run, tmp_path / "told", TOLD, lambda _: None)
+    run = labelled(tmp_path, portraits, age="")
+    with pytest.raises(StillmeError, match=r"lack age\. Leave it out"):
+        draw_study(run, tmp_path / "told", **TOLD)
     assert not (tmp_path / "told").exists()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+]
+INLINE = [shlex.split(words) for words in re.findall(r"`(stillme study [^`]+)`", PAGE)]
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, *INLINE], ids=" ".join)
+def test_every_command_of_the_page_parses(words: list[str]) -> None:
+    assert words[:2] == ["stillme", "study"]
+    command, rest = study_group.commands[words[2]], words[3:]
+    command.make_context(words[2], list(rest))
+
+
+def test_every_option_that_the_page_names_exists() -> None:
+    known = {name for command in study_group.commands.values() for option in command.params for name in option.opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
+
+
+def test_the_examples_are_valid() -> None:
+    (judge,) = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)[0])["judges"]
+    JudgeSection.model_validate(judge)
+
+
+def test_a_new_study_toml_shows_every_setting() -> None:
+    drawn = Drawn(study="x", run="run", audit="", design={}, items=())
+    written = tomllib.loads(study_toml(drawn, recruit="prolific"))
+    config = StudyConfig.model_validate(written)
+    rare = {"limits"}
+    assert set(written) >= set(StudyConfig.model_fields) - rare
+    for name in ("pay", "checks", "texts", "recruiting"):
+        assert set(written[name]) == set(type(getattr(config, name)).model_fields)
+    assert isinstance(study_group, click.Group)

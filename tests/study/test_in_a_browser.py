@@ -8,8 +8,9 @@ import math
 import re
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,16 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from stillme.runs.store import Store
+from stillme.study.app import build
 from stillme.study.closing import close_study
+from stillme.study.entry import invite
+from stillme.study.opening import open_study
+from stillme.web.serving import WebServer
+from tests import role_runs
 from tests.pages import has_no_barriers, wait_until
 from tests.study.annotators import READY, page_data, serving
 from tests.study.conftest import Served
-from tests.study.studies import RIGHT, write_study
+from tests.study.studies import RIGHT, change, draw_study, write_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
 
@@ -67,6 +73,20 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert wrong == []
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page]) -> Page:
+    """The rating page of a new participant."""
+    opened = open_page()
+    to_rating(opened)
+    return opened
+
+
+def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """What the study's database answers."""
+    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
+        return base.execute(query).fetchall()
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +206,7 @@ def press_on(page: Page, name: str) -> None:
     raise AssertionError(f"{name!r} cannot be reached with Tab")
 
 
-def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_a_reload_after_each_click_loses_nothing(page: Page, folder: Path) -> None:
     expected: dict[str, str] = {}
     for question in range(QUESTIONS):
         for side in (0, 1):
@@ -210,9 +228,7 @@ def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page],
     assert chosen(page) == expected
 
 
-def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(page: Page) -> None:
     context = page.context
     # A server that cannot be reached: Chromium's own offline mode would also keep a new tab from opening.
     context.route("**/api/answers", lambda route: route.abort())
@@ -230,9 +246,7 @@ def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(open_page
     assert '"answers": [[' in data
 
 
-def test_two_tabs_show_the_same_answers(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_two_tabs_show_the_same_answers(page: Page) -> None:
     other = page.context.new_page()
     other.goto("/study")
     other.wait_for_selector("body[data-ready]")
@@ -247,9 +261,7 @@ def test_two_tabs_show_the_same_answers(open_page: Callable[..., Page]) -> None:
     assert chosen(page) == {"q0-0": "2"}
 
 
-def test_undo_jump_zoom_and_unfinished_items(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    to_rating(page)
+def test_undo_jump_zoom_and_unfinished_items(page: Page) -> None:
     page.keyboard.type("34")
     page.keyboard.press("u")
     assert chosen(page) == {"q0-0": "3"}
@@ -358,11 +370,7 @@ def test_a_laptop_at_200_percent_passes_and_sees_the_pictures_at_every_question(
     context.close()
 
 
-def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(
-    open_page: Callable[..., Page], folder: Path
-) -> None:
-    page = open_page()
-    to_rating(page)
+def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction(page: Page, folder: Path) -> None:
     for item in range(3):
         for question, side in itertools.product(range(QUESTIONS), range(2)):
             page.locator(f"#choice-{question}-{side}-3").check()
@@ -383,10 +391,7 @@ def test_answers_are_reviewed_before_finishing_and_both_are_kept_of_a_correction
     page.get_by_role("button", name="Review and finish").click()
     page.get_by_role("button", name="Finish and hand in").click()
     expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-    with closing(sqlite3.connect(folder / "study.sqlite")) as raw:
-        kept = raw.execute(
-            "SELECT question, first, value FROM answer WHERE first IS NOT NULL ORDER BY question"
-        ).fetchall()
+    kept = stored(folder, "SELECT question, first, value FROM answer WHERE first IS NOT NULL ORDER BY question")
     assert kept == [(1, 3, 5), (2, 3, 1)]
 
 
@@ -468,15 +473,12 @@ def test_an_item_whose_pictures_are_missing_cannot_be_answered(open_page: Callab
     answerable(page)
     page.keyboard.type("5")
     saved(page)
-    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
-        rows = base.execute("SELECT pictures, decoded, shown FROM answer").fetchall()
+    rows = stored(folder, "SELECT pictures, decoded, shown FROM answer")
     assert {row[:2] for row in rows} == {(3, 96)}
     assert all(row[2] > 100 for row in rows)
 
 
-def test_next_never_hands_in_and_a_comment_is_kept(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_next_never_hands_in_and_a_comment_is_kept(page: Page, folder: Path) -> None:
     page.get_by_text("Comment on this item").click()
     page.get_by_label("Anything odd about these pictures?").fill("The hat is cut off.")
     for item in range(3):
@@ -499,22 +501,17 @@ def test_next_never_hands_in_and_a_comment_is_kept(open_page: Callable[..., Page
     page.get_by_label("Is there anything you want to tell us?").fill("Nice pictures.")
     page.get_by_role("button", name="Send the comment").dblclick()
     expect(page.get_by_text("Your comment is saved")).to_be_visible()
-    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
-        assert {row[0] for row in base.execute("SELECT text FROM comment")} >= {"The hat is cut off.", "Nice pictures."}
+    assert set(stored(folder, "SELECT text FROM comment")) >= {("The hat is cut off.",), ("Nice pictures.",)}
 
 
-def test_withdrawing_is_one_link_and_one_button_away(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    to_rating(page)
+def test_withdrawing_is_one_link_and_one_button_away(page: Page, folder: Path) -> None:
     page.keyboard.type("12")
     saved(page)
     page.get_by_role("link", name="Withdraw").click()
     has_no_barriers(page)
     page.get_by_role("button", name="Withdraw and delete my answers").click()
     expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
-    with sqlite3.connect(folder / "study.sqlite") as base:
-        assert base.execute("SELECT withdrawn FROM study").fetchone()[0] >= 1
-    base.close()
+    assert stored(folder, "SELECT withdrawn FROM study")[0][0] >= 1
 
 
 def test_no_page_at_which_a_participation_ends_has_barriers(
@@ -527,9 +524,7 @@ def test_no_page_at_which_a_participation_ends_has_barriers(
     declined.form("/study/consent", decision="decline", version="1")
     narrow.agree()
     narrow.form("/study/device", width="390")
-    careless = served.browser().enter("careless").to_rating()
-    careless.save([{**a, "value": 5} for a in careless.answers()], comments=[{"seq": 900, "item": 0, "text": "Odd."}])
-    careless.complete()
+    careless = served.browser().guess("careless", comments=[{"seq": 900, "item": 0, "text": "Odd."}])
     careless.form("/study/comment", comment="Thank you")
     rating = served.browser().enter("rating").to_rating()
     full.agree()
@@ -566,3 +561,110 @@ def _path(route: Route) -> str:
 
 def _fulfil(answer: Any, route: Route) -> None:
     route.fulfill(status=200, body=answer.content, content_type=answer.headers["content-type"])
+
+
+@contextmanager
+def served_at(served: Served) -> Iterator[str]:
+    import uvicorn
+
+    server = WebServer.choose(port=0)
+    running = uvicorn.Server(uvicorn.Config(build(served.study), log_level="warning"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [server.listening]})
+    thread.start()
+    try:
+        yield server.address
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def test_the_code_is_readable_and_copied_and_every_last_page_passes_axe(
+    browser: Browser, serve: Callable[..., Served]
+) -> None:
+    served = serve()
+    with served_at(served) as address:
+        context = browser.new_context(viewport={"width": 1366, "height": 768})
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+        page = context.new_page()
+        page.goto(f"{address}/enter?PROLIFIC_PID=one&STUDY_ID=study1&SESSION_ID=s1")
+        page.get_by_role("button", name="do not agree").or_(page.locator("[value=decline]")).first.click()
+        expect(page.locator("#completion-code")).to_have_text("NOCON1")
+        page.wait_for_load_state()  # the button works from then on
+        page.get_by_role("button", name="Copy").click()
+        # A browser without focus does not let a page copy; the code is selected then.
+        expect(page.get_by_role("status")).to_have_text(re.compile("Copied|Selected"))
+        assert page.evaluate("String(getSelection())") == "NOCON1"
+        has_no_barriers(page)
+
+        # Somebody else's id without their link, and a place that the admin releases after being asked.
+        page.context.clear_cookies()
+        page.goto(f"{address}/enter?PROLIFIC_PID=one&STUDY_ID=study1&SESSION_ID=guess")
+        expect(page.get_by_text("already been used here")).to_be_visible()
+        has_no_barriers(page)
+        rater = served.browser().enter("two").to_rating()
+        rater.save(rater.answers()[:5])
+        page.goto(f"{address}/admin")
+        page.get_by_label("Password").fill(served.password)
+        page.keyboard.press("Enter")
+        page.get_by_label("Because it was").select_option("released")
+        page.get_by_role("button", name="Release …").click()
+        expect(page.get_by_text("5 answers will no longer count")).to_be_visible()
+        has_no_barriers(page)
+        page.get_by_role("button", name="Release").click()
+        expect(page.get_by_role("heading", name="Progress")).to_be_visible()
+        assert "Your place was released" in rater.page()
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def pair_page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A rater at the practice."""
+    folder = tmp_path_factory.mktemp("pairs")
+    run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=3)
+    study = draw_study(run, items=3, per_task=3, gold=1, attention=1, repeats=0).folder
+    change(study, 'contact = ""', 'contact = "ask@study.example"')
+    with open_study(study) as opened:
+        (code,) = invite(opened, 1)
+    with serving(study) as server:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        made = context.new_page()
+        made.set_default_timeout(20_000)
+        made.goto(f"http://127.0.0.1:{server.port}/i/{code}")
+        made.get_by_role("button", name="agree", exact=False).first.click()
+        ready(made)
+        made.get_by_role("button", name="Continue").click()
+        made.get_by_role("button", name="Start the practice").click()
+        made.wait_for_selector("body[data-ready=yes]")
+        yield made
+        context.close()
+
+
+def test_two_people_and_a_scene_are_rated_by_keyboard(pair_page: Page) -> None:
+    page = pair_page
+    expect(page.locator("figcaption")).to_have_text(["Person A", "Person B", "Scene"])
+    expect(page.locator("#prompt")).to_have_text("Who of the two is drawn as the baker?")
+    expect(page.locator("#hint")).to_contain_text("Keys 1–3")
+    page.keyboard.press("5")
+    expect(page.locator("#questions input:checked")).to_have_count(0)
+    page.keyboard.press("2")
+    page.keyboard.press("n")
+    expect(page.locator(".said")).to_contain_text("here we would answer 1 (Person A)")
+    page.keyboard.press("1")
+    page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Practice 2 of 2")
+    answerable(page)
+    page.keyboard.press("2")
+    page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Item 1 of 5")
+    page.wait_for_selector("body[data-ready=yes]")
+    has_no_barriers(page)
+    for item in range(5):
+        expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 5")
+        answerable(page)
+        is_check = "attention check" in (page.locator("#prompt").text_content() or "")
+        page.keyboard.press("3" if is_check else "1")
+        expect(page.locator("#saved")).to_have_text("✓ Saved")
+        if item < 4:
+            page.keyboard.press("n")
+    hand_in(page)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Thank")

@@ -1,4 +1,4 @@
-"""A participant's way through the study, and what it leaves behind."""
+"""A participant's way through the study, what it leaves behind, and how somebody who left comes back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from stillme.core import rubric
+from stillme.study import config, keys
+from stillme.study.app import build
 from stillme.study.assignment import expire
 from stillme.study.entry import invite, withdraw
-from tests.study.conftest import Served
+from stillme.study.submissions import apply_status
+from tests.study.conftest import Browser, Served
+from tests.study.studies import change
 
 
 def test_the_address_loses_the_participants_id_at_once(served: Served) -> None:
@@ -21,18 +26,6 @@ def test_the_address_loses_the_participants_id_at_once(served: Served) -> None:
     assert not [seen for seen in browser.seen if b"secretpid" in seen]
     raw = (served.study.folder / "study.sqlite").read_bytes() + (served.study.folder / "study.sqlite-wal").read_bytes()
     assert b"secretpid" not in raw
-
-
-def test_reloading_and_coming_back_lead_to_the_same_place(served: Served) -> None:
-    browser = served.browser().enter().to_rating()
-    answers = browser.answers()
-    browser.save(answers[:7])
-    first, _ = browser.data()
-    elsewhere = served.browser().enter()
-    second, _ = elsewhere.data()
-    assert first == second
-    assert len(second["answers"]) == 7
-    assert second["seq"] == 7
 
 
 def test_consent_is_kept_with_the_hash_of_its_text(served: Served) -> None:
@@ -103,8 +96,9 @@ def test_the_higher_number_wins_whatever_arrives_first(served: Served) -> None:
     assert data["answers"] == [[0, 1, 2, None]]
 
 
-def test_completion_names_what_is_missing(served: Served) -> None:
+def test_completion_names_what_is_missing_and_ends_the_answers(served: Served) -> None:
     browser = served.browser().enter().to_rating()
+    data, csrf = browser.data()
     answers = browser.answers()
     total = max(answer["item"] for answer in answers) + 1
     assert browser.complete().json() == {"missing": list(range(total))}
@@ -113,40 +107,33 @@ def test_completion_names_what_is_missing(served: Served) -> None:
     browser.save([answer for answer in answers if answer["item"] == 2][:-1])
     assert browser.complete().json() == {"missing": [2]}
     assert "done" not in served.column("SELECT state FROM slot")
-
-
-def test_answers_after_completion_change_nothing(served: Served) -> None:
-    browser = served.browser().enter().to_rating()
-    data, csrf = browser.data()
-    answers = browser.answers()
-    browser.save(answers)
-    browser.complete()
+    browser.hand_in()
     late = {"epoch": data["epoch"], "answers": [{**answers[0], "seq": 10_000, "value": 5}]}
     assert browser.api("PUT", "/api/answers", late, csrf).status_code == 409
 
 
-def test_two_tabs_share_one_task_and_a_lapsed_one_notices(served: Served) -> None:
-    browser = served.browser().enter().to_rating()
-    data, csrf = browser.data()
-    with served.study.database.writing() as connection:
-        assert expire(connection, time.time() + 1e6) == 1
-    renewed, _ = browser.data()  # coming back takes it again
-    assert renewed["epoch"] == data["epoch"] + 1
-    stale = browser.api("PUT", "/api/answers", {"epoch": data["epoch"], "answers": []}, csrf)
-    assert stale.status_code == 409
-    assert "reload" in stale.json()["error"]
-
-
-def test_whose_place_was_given_away_is_told(serve: Callable[..., Served]) -> None:
+def test_a_lapsed_tab_notices_and_whose_place_was_given_away_is_told(serve: Callable[..., Served]) -> None:
     served = serve(tasks=1, raters=1, checks=False)
     browser = served.browser().enter().to_rating()
-    data, csrf = browser.data()
-    with served.study.database.writing() as connection:
-        expire(connection, time.time() + 1e6)
+
+    def lapse() -> tuple[int, Any]:
+        """The place is free again; what the page that is still open may save."""
+        data, csrf = browser.data()
+        with served.study.database.writing() as connection:
+            assert expire(connection, time.time() + 1e6) == 1
+        return data["epoch"], lambda: browser.api("PUT", "/api/answers", {"epoch": data["epoch"], "answers": []}, csrf)
+
+    browser.save(browser.answers()[:4])
+    epoch, save = lapse()
+    back = browser.data()[0]
+    assert (back["epoch"], len(back["answers"])) == (epoch + 1, 4), "coming back takes it again"
+    stale = save()
+    assert stale.status_code == 409
+    assert "reload" in stale.json()["error"]
+    _, save = lapse()
     served.browser().take_part("pid2")
     assert "went to another participant" in browser.page()
-    save = {"epoch": data["epoch"], "answers": []}
-    assert browser.api("PUT", "/api/answers", save, csrf).status_code == 409
+    assert save().status_code == 409
 
 
 def test_an_invitation_link_brings_one_person_back_to_one_task(serve: Callable[..., Served]) -> None:
@@ -171,28 +158,15 @@ def test_only_failing_every_attention_check_changes_the_code_and_only_if_asked(
     for asked in (False, True):
         served = serve(tasks=1, raters=1)
         if asked:
-            file = served.study.folder / "study.toml"
-            file.write_text(file.read_text().replace("send_failed_code = false", "send_failed_code = true"))
-            served = Served(*_reopened(served))
+            change(served.study.folder, "send_failed_code = false", "send_failed_code = true")
+            study = replace(served.study, config=config.load(served.study.folder))
+            served = Served(study, build(study), served.password)
         browser = served.browser().enter().to_rating()
         data, _ = browser.data()
         checks = [n for n, item in enumerate(data["items"]) if "attention check" in item["prompt"]]
-        answers = [{**a, "value": 5} if a["item"] in checks[:wrong] else a for a in browser.answers()]
-        browser.save(answers)
-        browser.complete()
+        browser.hand_in([{**a, "value": 5} if a["item"] in checks[:wrong] else a for a in browser.answers()])
         code = browser.ask("GET", "/finish").headers["location"].partition("cc=")[2]
         assert code == ("ATTN1" if asked and wrong == 2 else "DONE1")
-
-
-def _reopened(served: Served):
-    from stillme.study import config
-    from stillme.study.app import build
-
-    study = replace(served.study, config=config.load(served.study.folder))
-    return study, build(study), served.password
-
-
-# -- withdrawing ------------------------------------------------------------------------------------------------------
 
 
 def test_withdrawing_deletes_everything_and_frees_the_place(served: Served) -> None:
@@ -242,5 +216,85 @@ def test_a_full_disk_acknowledges_nothing_that_it_does_not_hold(served: Served) 
     disk.execute("PRAGMA max_page_count = 1000000000")
     data, _ = browser.data()
     assert sorted(data["answers"]) == sorted([a["item"], a["side"], a["question"], a["value"]] for a in kept)
-    assert browser.save(answers).status_code == 200
-    assert browser.complete().json() == {"missing": []}
+    browser.hand_in(answers)
+
+
+def arrive(browser: Browser, pid: str, session: str) -> int:
+    return browser.ask("GET", f"/enter?PROLIFIC_PID={pid}&STUDY_ID=study1&SESSION_ID={session}").status_code
+
+
+def apply(served: Served, pid: str, status: str) -> str:
+    with served.study.database.writing() as connection:
+        return apply_status(served.study, connection, pid, status)
+
+
+def test_a_known_id_alone_resumes_nobodys_session(served: Served) -> None:
+    owner = served.browser()
+    assert arrive(owner, "pid1", "s1") == 303
+    owner.to_rating()
+    owner.save(owner.answers()[:7])
+    thief = served.browser()
+    assert arrive(thief, "pid1", "guess") == 403
+    assert thief.ask("GET", "/study").status_code == 401
+    # Also not after payment, when the identity is purged.
+    apply(served, "pid1", "APPROVED")
+    assert arrive(served.browser(), "pid1", "guess") == 403
+    # The link itself works on another device, and the owner's own browser with a newer link.
+    elsewhere = served.browser()
+    assert arrive(elsewhere, "pid1", "s1") == 303
+    assert arrive(owner, "pid1", "s2") == 303
+    assert elsewhere.data()[0] == owner.data()[0]
+    assert (len(owner.data()[0]["answers"]), owner.data()[0]["seq"]) == (7, 7)
+
+
+@pytest.mark.parametrize(("status", "title"), [("RETURNED", "You returned"), ("TIMED-OUT", "Your time ran out")])
+def test_whoever_left_reads_why_and_may_begin_again_with_a_new_submission(
+    served: Served, status: str, title: str
+) -> None:
+    rater = served.browser()
+    arrive(rater, "pid1", "s1")
+    rater.to_rating()
+    rater.save(rater.answers()[:3])
+    assert apply(served, "pid1", status) == "places freed"
+    page = rater.page()
+    assert title in page
+    assert "for 60 minutes" not in page
+    assert "begin again" in page
+    # The old link still tells; a new one, from any browser, begins with consent.
+    assert arrive(rater, "pid1", "s1") == 303
+    assert title in rater.page()
+    again = served.browser()
+    assert arrive(again, "pid1", "s2") == 303
+    again.to_rating()
+    assert again.data()[0]["answers"] == []
+    again.hand_in()
+    assert rater.ask("GET", "/study").status_code == 401
+    states = served.column("SELECT state FROM slot WHERE participant IS NOT NULL ORDER BY state")
+    assert states == ["done", "void"]
+
+
+def test_whoever_was_rejected_or_finished_does_not_begin_again(served: Served) -> None:
+    rater = served.browser()
+    arrive(rater, "pid1", "s1")
+    rater.to_rating()
+    rater.hand_in()
+    assert arrive(served.browser(), "pid1", "s2") == 403
+    assert apply(served, "pid1", "REJECTED") == "excluded, places freed"
+    assert arrive(served.browser(), "pid1", "s2") == 403
+
+
+def test_a_new_password_ends_the_admins_sessions(served: Served) -> None:
+    admin = served.admin()
+    assert admin.ask("GET", "/admin/log").status_code == 200
+    keys.change_password(served.study.folder)
+    assert admin.ask("GET", "/admin/log").status_code == 401
+
+
+@pytest.mark.parametrize("width", ["²", "9" * 5000, "-5", "1e9", "１２００"])
+def test_odd_numbers_and_odd_tokens_are_answered_with_400(served: Served, width: str) -> None:
+    rater = served.browser()
+    arrive(rater, "pid1", "s1")
+    rater.agree()
+    assert rater.form("/study/device", width=width, storage="yes").status_code == 400
+    odd = {"csrf": rater.csrf()[:-1] + "ü", "width": "1200", "storage": "yes"}
+    assert rater.ask("POST", "/study/device", data=odd).status_code == 400

@@ -17,28 +17,24 @@ from stillme.runs import RecordedRun
 from stillme.study.app import build
 from stillme.study.assignment import swapped
 from stillme.study.closing import close_study
-from stillme.study.drawing import NewStudy, StudyDesign, new_study
+from stillme.study.drawing import NewStudy
 from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, Output
 from stillme.study.opening import Study, open_study
 from stillme.study.progress import overview_of
 from tests import role_runs
+from tests.records import add_judge
 from tests.study.conftest import HOME, Browser
+from tests.study.studies import draw_study
 
 PROMPTS = 6
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return role_runs.write(tmp_path / "run", {"one": 1, "people": 3}, lambda *_: 1, prompts=PROMPTS)
-
-
-@pytest.fixture
 def drawn(tmp_path: Path) -> NewStudy:
     folder = role_runs.write(tmp_path / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
-    with RecordedRun.open(folder) as opened:
-        return new_study(opened, None, StudyDesign(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
+    return draw_study(folder, items=PROMPTS, per_task=PROMPTS)
 
 
 @pytest.fixture
@@ -107,8 +103,7 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     for code in invite(study, 3):
         rater = PairRater(study).start(code)
         answers = rater.rate()
-        assert rater.save(answers).status_code == 200
-        assert rater.complete().json() == {"missing": []}
+        rater.hand_in(answers)
         assert {"real A", "real B"} <= rater.letters.keys(), "which portrait is A is random"
     overview = overview_of(study)
     assert all(rater.gold == 1 and rater.attention == (2, 2) and rater.repeat == 0 for rater in overview.raters)
@@ -118,10 +113,9 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     assert "nothing to agree on" in axis["reason"]
     done = close_study(study, flagged="include")
     assert (done.added, done.epochs) == (3 * PROMPTS, 3)
-    audit = Path(done.run) / "audit.toml"
-    audit.write_text(audit.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    run_stages(audit.parent, ("judge", "estimate"))
-    with RecordedRun.open(audit.parent) as run:
+    add_judge(Path(done.run), use="people", epochs=3)
+    run_stages(Path(done.run), ("judge", "estimate"))
+    with RecordedRun.open(Path(done.run)) as run:
         (people,) = [score for score in run.results.scores if (score.judge, score.axis) == ("people", "role_target")]
         assert people.value.tolist() == [1.0] * PROMPTS
         assert len([score for score in run.results.people if score.axis == "role_target"]) == 3
@@ -165,6 +159,6 @@ def test_which_portrait_is_a_is_balanced_over_the_raters_of_an_item() -> None:
     assert not any(swapped(alone, 1, n) for n in range(4))
 
 
-def test_a_role_run_has_no_arms_to_compare(run: Path) -> None:
-    with RecordedRun.open(run) as opened, pytest.raises(StillmeError, match="has no edits of one portrait"):
-        new_study(opened, None, StudyDesign(compare="none"), lambda _: None)
+def test_a_role_run_has_no_arms_to_compare(drawn: NewStudy) -> None:
+    with pytest.raises(StillmeError, match="has no edits of one portrait"):
+        draw_study(Path(drawn.drawn.run), drawn.folder / "again", compare="none")

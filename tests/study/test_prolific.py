@@ -1,22 +1,32 @@
-"""One door for Prolific, MTurk and a class: parameters of the address, codes by outcome, decisions to paste back."""
+"""One door for Prolific, MTurk and a class: parameters of the address, codes by outcome, decisions to paste back.
+
+Who took part is kept as counts in which nobody can be found.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stillme.core.errors import StillmeError
+from stillme.findings.tables.paper.people import table_17
+from stillme.findings.tables.paper.table import Count
 from stillme.runs import participants
+from stillme.runs.participants import FEWEST, MISSING, RARE, summarised, suppressed
 from stillme.study import config
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.drawing import PLATFORMS
 from stillme.study.entry import platform_hash
 from stillme.study.submissions import DECISIONS, apply_statuses, describe
+from tests.records import rows_in
 from tests.study.conftest import Served
 
 
@@ -46,8 +56,7 @@ def exported(folder: Path, rows: list[dict[str, str]]) -> Path:
 def test_the_code_is_on_the_page_and_only_at_the_end(served: Served) -> None:
     browser = served.browser().enter("one").to_rating()
     assert "DONE1" not in browser.page()
-    browser.save(browser.answers())
-    browser.complete()
+    browser.hand_in()
     assert '<code id="completion-code">DONE1</code>' in browser.page()
     assert "Return to Prolific" in browser.page()
     left = browser.ask("GET", "/finish").headers["location"]
@@ -84,8 +93,7 @@ def test_an_mturk_worker_enters_by_mturks_parameters_and_copies_the_code(served:
     worker = served.browser()
     assert worker.ask("GET", "/enter?workerId=A1&assignmentId=B1&hitId=H1").status_code == 303
     worker.to_rating()
-    worker.save(worker.answers())
-    worker.complete()
+    worker.hand_in()
     page = worker.page()
     assert "Please enter this code on MTurk" in page
     assert "Prolific" not in page
@@ -115,15 +123,9 @@ def test_a_class_enters_with_one_parameter_and_only_the_own_browser_resumes(serv
 
 
 def test_decisions_approve_work_and_reject_only_missed_attention_checks(served: Served, tmp_path: Path) -> None:
-    def blind_clicker(item: int, side: int, question: int) -> int:
-        return 5
-
     served.browser().take_part("good")
     served.browser().take_part("disliked")
-    careless = served.browser().enter("careless").to_rating()
-    fives = [{**answer, "value": 5} for answer in careless.answers(blind_clicker)]
-    assert careless.save(fives).status_code == 200
-    careless.complete()
+    served.browser().guess("careless")
     served.browser().enter("half").to_rating()
     with served.study.database.writing() as connection:
         for pid, reason in (("careless", "attention"), ("disliked", "odd screen")):
@@ -138,8 +140,7 @@ def test_decisions_approve_work_and_reject_only_missed_attention_checks(served: 
     assert applied.decisions == {"approve": 2, "reject": 1, "ask to return": 2}
     file = served.study.folder / DECISIONS
     assert (applied.file, file.stat().st_mode & 0o777) == (file, 0o600)
-    with file.open(newline="") as stream:
-        decided = {row["Participant id"]: row for row in csv.DictReader(stream)}
+    decided = {row["Participant id"]: row for row in rows_in(file)}
     assert {pid for pid, row in decided.items() if row["Approve"]} == {"good", "disliked"}
     assert decided["careless"]["Reject"].startswith("You missed 2 of 2 attention checks")
     assert "did the work: odd screen" in decided["disliked"]["Note"]
@@ -181,3 +182,46 @@ def test_another_file_is_one_sentence(serve: Callable[..., Served], tmp_path: Pa
     (tmp_path / "export.csv").write_text(text)
     with pytest.raises(StillmeError, match="Name a demographic export from Prolific"):
         describe(serve().study, tmp_path / "export.csv", tmp_path)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(1, 40), max_size=8))
+def test_only_answers_of_fewer_than_five_are_merged_and_none_of_them_is_named(counts: dict[str, int]) -> None:
+    kept = suppressed(counts | {MISSING: 2})
+    assert sum(kept.values()) == sum(counts.values()) + 2 - counts.get(MISSING, 0)
+    named = {name: count for name, count in counts.items() if count >= FEWEST and name not in (MISSING, RARE)}
+    assert {name: count for name, count in kept.items() if name not in (MISSING, RARE)} == named
+    assert kept[MISSING] == 2
+
+
+def crowd(count: int, **attributes: str) -> list[dict[str, str]]:
+    return [{"Age": str(20 + place), **attributes} for place in range(count)]
+
+
+def test_groups_of_five_the_missing_and_the_age_range_are_kept() -> None:
+    rows = [
+        *crowd(20, Sex="Female"),
+        *crowd(7, Sex="Male"),
+        *crowd(1, Sex="Prefer not to say"),
+        *crowd(3, Sex=""),
+    ]
+    summary = summarised("s", rows, ["Sex"], "Age")
+    assert summary.attributes == {"Sex": {"Female": 20, "Male": 7, RARE: 1, MISSING: 3}}
+    assert (summary.count, summary.age_low, summary.age_high) == (31, 20, 39)
+    assert "(range 20–39)" in "".join(table_17([summary]).notes)
+    assert "Prefer not to say" not in "".join(row.label for row in table_17([summary]).rows)
+
+
+def test_too_few_people_are_not_described_at_all() -> None:
+    with pytest.raises(StillmeError, match="too few to describe"):
+        summarised("s", crowd(4, Sex="Female"), ["Sex"], "Age")
+
+
+def test_a_study_replaces_its_own_counts_and_table_17_shows_all(tmp_path: Path) -> None:
+    for study, count in (("one", 6), ("two", 9), ("one", 8)):
+        participants.add(tmp_path, summarised(study, crowd(count, Sex="Female"), ["Sex"], "Age"))
+    kept = participants.read(tmp_path)
+    assert {entry.study: entry.count for entry in kept} == {"one": 8, "two": 9}
+    table = table_17(kept)
+    assert [cell.value for row in table.rows for cell in row.cells if isinstance(cell, Count)] == [9, 9, 8, 8]
+    ages = {f"age_{part}" for part in ("mean", "sd", "low", "high")}
+    assert set(json.loads((tmp_path / participants.FILE).read_text())[0]) == {"study", "count", "attributes", *ages}

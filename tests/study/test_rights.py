@@ -10,21 +10,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
 from stillme.core.errors import StillmeError
 from stillme.runs.store import Store
 from stillme.study import config
-from stillme.study.app import build, serve
+from stillme.study.app import serve as serve_study
 from stillme.study.closing import close_study
 from stillme.study.config import InvalidStudy
 from stillme.study.opening import open_study
 from stillme.study.progress import ids_held, overview_of
 from stillme.study.submissions import apply_statuses, purge
-from tests.command_lines import invoke
-from tests.study.conftest import Browser, Served
-from tests.study.studies import write_study
+from tests.command_lines import ran
+from tests.study.conftest import Browser, Served, serving_again
+from tests.study.studies import change, write_study
 
 
 def withdraw(browser: Browser) -> str:
@@ -64,10 +62,9 @@ def test_consent_names_time_pay_retention_withdrawal_and_contact(served: Served)
 )
 def test_a_study_that_leaves_out_a_promise_is_not_served(tmp_path: Path, old: str, new: str, place: str) -> None:
     write_study(tmp_path)
-    file = tmp_path / "study.toml"
-    file.write_text(file.read_text().replace(old, new))
+    change(tmp_path, old, new)
     with pytest.raises(InvalidStudy, match=place):
-        serve(tmp_path, lambda _: None)
+        serve_study(tmp_path, lambda _: None)
 
 
 def test_the_word_withdraw_in_a_text_is_no_promise(tmp_path: Path) -> None:
@@ -138,6 +135,8 @@ def test_a_promised_day_keeps_answers_out_of_the_run(serve: Callable[..., Served
     done = close_study(served.study, run, flagged="include")
     assert (done.added, done.raters, done.waits_until) == (0, 1, str(today))
     assert not served.study.is_open
+    with pytest.raises(StillmeError, match="Participants may withdraw until"):
+        purge(served.study)
     assert "have been deleted" in withdraw(browser)
     past = serve(consent=f"withdraw_until = {today - timedelta(days=1)}")
     past.browser().take_part("finished")
@@ -151,9 +150,6 @@ def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, mon
         with pytest.raises(StillmeError, match="disk full"):
             close_study(served.study, run, flagged="include")
     assert "have been deleted" in withdraw(browser)
-
-
-# -- double clicks ----------------------------------------------------------------------------------------------------
 
 
 def test_a_second_click_gives_no_error_page(served: Served) -> None:
@@ -256,9 +252,7 @@ def test_purge_leaves_no_id_no_hash_and_no_link_in_database_and_log(served: Serv
     with pytest.raises(StillmeError, match="Close it first"):
         purge(study)
     close_study(study, run, flagged="include")
-    shown = invoke("study", "purge", study.folder)
-    assert shown.exit_code == 0, shown.output
-    assert "Deleted 2 ids and the keyed hashes of 2 participants" in shown.output
+    assert "Deleted 2 ids and the keyed hashes of 2 participants" in ran("study", "purge", study.folder).output
     after = files_of(study.folder)
     for trace in (*names, *hashes):
         assert trace.encode() not in after
@@ -269,32 +263,19 @@ def test_purge_leaves_no_id_no_hash_and_no_link_in_database_and_log(served: Serv
     assert apply_statuses(study, export).done == {"unknown here": 2}
 
 
-def test_nothing_is_purged_while_participants_may_withdraw(serve: Callable[..., Served], run: Path) -> None:
-    day = datetime.now(UTC).date() + timedelta(days=3)
-    served = serve(consent=f"withdraw_until = {day}\n")
-    served.browser().take_part("one")
-    close_study(served.study, run, flagged="include")
-    with pytest.raises(StillmeError, match="Participants may withdraw until"):
-        purge(served.study)
-
-
 def test_own_ids_in_any_letter_case_leave_comments_and_a_nul_is_refused(served: Served) -> None:
     browser = served.browser().enter("AbC123xyz").to_rating()
     first = {"seq": 1, "item": 0, "text": "I am abc123XYZ, session SABC123xyz"}
     assert browser.save([], comments=[first]).status_code == 200
     assert browser.save([], comments=[{"seq": 2, "item": 1, "text": "a\x00b"}]).status_code == 422
-    browser.save(browser.answers())
-    browser.complete()
+    browser.hand_in()
     assert browser.form("/study/comment", comment="x\x00y").status_code == 400
     texts = served.column("SELECT text FROM comment")
     assert texts == ["I am [id], session [id]"] or texts == ["I am [id], session S[id]"]
 
 
 def test_what_holds_answers_items_and_codes_is_readable_by_its_owner_only(two_editors: Path, tmp_path: Path) -> None:
-    drawn = CliRunner().invoke(
-        cli, ["study", "new", str(two_editors), "--items", "2", "--size", "64", "--out", str(tmp_path / "s")]
-    )
-    assert drawn.exit_code == 0, drawn.output
+    ran("study", "new", two_editors, "--items", 2, "--size", 64, "--out", tmp_path / "s")
     with open_study(tmp_path / "s"):
         pass
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "s").iterdir() if path.is_file()}
@@ -311,15 +292,13 @@ def test_consent_speaks_of_checks_only_where_the_study_has_some(
     assert "{checks}" not in page
 
 
-def test_full_is_asked_again_when_places_are_added(tmp_path: Path) -> None:
-    write_study(tmp_path, tasks=1, per_task=1, raters=1, checks=False)
-    with open_study(tmp_path) as study:
-        Served(study, build(study), "").browser().enter("one").agree()
-        late = Served(study, build(study), "").browser().enter("two").agree()
-        assert "All places are taken" in late.page()
-    file = tmp_path / "study.toml"
-    file.write_text(file.read_text().replace("raters = 1", "raters = 2"))
-    with open_study(tmp_path, renew=True) as study:
-        again = Served(study, build(study), "").browser()
+def test_full_is_asked_again_when_places_are_added(serve: Callable[..., Served]) -> None:
+    served = serve(tasks=1, per_task=1, raters=1, checks=False)
+    served.browser().enter("one").agree()
+    late = served.browser().enter("two").agree()
+    assert "All places are taken" in late.page()
+    change(served.study.folder, "raters = 1", "raters = 2")
+    with serving_again(served.study.folder) as renewed:
+        again = renewed.browser()
         again.client.cookies = late.client.cookies
         assert "Is your screen ready?" in again.page()

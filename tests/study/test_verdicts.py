@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,47 +17,38 @@ from stillme.report.data import report_data
 from stillme.runs import RecordedRun
 from stillme.runs.participants import read_raters
 from stillme.study.app import build
+from stillme.study.candidates import OfferedItem, with_chances
 from stillme.study.closing import UndecidedRaters, close_study
-from stillme.study.drawing import StudyDesign, new_study
+from stillme.study.config import StudyConfig
 from stillme.study.export import codebook_of
+from stillme.study.items import Item, Output
 from stillme.study.opening import Study, open_study
-from tests.command_lines import invoke
-from tests.study.conftest import Served, practised
+from stillme.study.quality import Rater, Rating, quality_of
+from tests.command_lines import ran
+from tests.records import prompt, small_audit
+from tests.study.conftest import Served
+from tests.study.studies import change, draw_study, practised
 
-AUDIT = """
-[portraits]
-source = "synthetic-36"
-limit = 24
-[prompts]
-only = ["O-01", "O-02"]
-[[editors]]
-use = "noop"
-[[judges]]
-use = "scripted"
-[[judges]]
-use = "people"
-epochs = 3
-[estimates]
-factors = ["preset"]
-"""
+AUDIT: dict[str, Any] = {
+    "portraits": {"source": "synthetic-36", "limit": 24},
+    "judges": [{"use": "scripted"}, {"use": "people", "epochs": 3}],
+    "estimates": {"factors": ["preset"]},
+}
 RULE = "success judge=people >= 20%"
 """With four identities or so an interval is wide."""
 
 
 @pytest.fixture(scope="session")
 def forty_eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("forty-eight")
-    (folder / "audit.toml").write_text(AUDIT)
+    folder = small_audit(tmp_path_factory.mktemp("forty-eight"), prompts=("O-01", "O-02"), **AUDIT)
     run_stages(folder, ("edit", "judge"))
     return folder
 
 
 def draw(run: Path, folder: Path, **design: object) -> Path:
-    settings = {"items": 10, "per_task": 10, "compare": "none", "side": 64, "gold": 2, "attention": 2, "repeats": 0}
-    with RecordedRun.open(run) as opened:
-        new_study(opened, folder, StudyDesign(**{**settings, **design}), lambda _: None)  # type: ignore[arg-type]
-    file = folder / "study.toml"
-    file.write_text(file.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
+    settings = {"items": 10, "per_task": 10, "compare": "none", "gold": 2, "attention": 2, "repeats": 0}
+    draw_study(run, folder, **{**settings, **design})
+    change(folder, 'contact = ""', 'contact = "ask@study.example"')
     return folder
 
 
@@ -69,8 +61,7 @@ def take_part(study: Study, value: Callable[[dict[str, object], str], int]) -> N
         for item, shown in enumerate(data["items"])
         for q, question in enumerate(shown["questions"])
     ]
-    assert browser.save(answers).status_code == 200
-    assert browser.complete().json() == {"missing": []}
+    browser.hand_in(answers)
 
 
 def attentive(study: Study) -> Callable[[dict[str, object], str], int]:
@@ -166,8 +157,7 @@ def test_raters_who_failed_checks_are_listed_and_counted_only_where_that_is_deci
 
 def test_a_rule_fixed_before_the_first_answer_is_followed_and_said_to_be(run: Path, tmp_path: Path) -> None:
     folder = draw(run, tmp_path / "study")
-    file = folder / "study.toml"
-    file.write_text(file.read_text().replace("exclude = []", 'exclude = ["attention"]'))
+    change(folder, "exclude = []", 'exclude = ["attention"]')
     with open_study(folder) as study:
         take_part(study, fives)
         take_part(study, attentive(study))
@@ -180,10 +170,8 @@ def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) 
     folder = draw(run, tmp_path / "study")
     with open_study(folder) as study:
         take_part(study, fives)
-    file = folder / "study.toml"
-    file.write_text(file.read_text().replace("exclude = []", 'exclude = ["gold"]'))
-    shown = invoke("study", "close", folder, "--run", run)
-    assert shown.exit_code == 0, shown.output
+    change(folder, "exclude = []", 'exclude = ["gold"]')
+    shown = ran("study", "close", folder, "--run", run)
     assert "made after answers were there" in shown.output
     assert "excluded: 1 failed gold" in shown.output
     assert verdict_of(run)[0].decisions[0].verdict is Verdict.NO_DATA
@@ -192,10 +180,6 @@ def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) 
 @pytest.mark.parametrize(("wrong", "flagged"), [(1, False), (2, True)])
 def test_one_missed_answer_of_two_is_a_slip_and_two_are_a_flag(wrong: int, flagged: bool) -> None:
     """As in a study of roles, whose tasks have one known answer in each of two items."""
-    from stillme.study.config import StudyConfig
-    from stillme.study.items import Item, Output
-    from stillme.study.quality import Rater, Rating, quality_of
-
     rater = Rater(
         name="r", slot="s", participant="p", excluded="", begun=0.0, ended=600.0, asked=2, version=1, written=False,
         seconds={},
@@ -216,15 +200,10 @@ def test_one_missed_answer_of_two_is_a_slip_and_two_are_a_flag(wrong: int, flagg
 
 def test_unequal_groups_are_weighed_by_their_share() -> None:
     """Drawn evenly over groups of different size, a small group's edits must not count as much as they are shown."""
-    from stillme.core.types import Prompt
-    from stillme.study.candidates import OfferedItem, with_chances
-    from stillme.study.items import Output
-
-    prompt = Prompt(id="x", text="x", category="", subcategory="")
 
     def candidate(n: int, group: str) -> OfferedItem:
         output = Output(file="", edit=f"e{n}", strata={"editor": "one", "arm": "baseline"})
-        return OfferedItem(portrait=f"p{n}", groups={"g": group}, prompt=prompt, outputs=(output,))
+        return OfferedItem(portrait=f"p{n}", groups={"g": group}, prompt=prompt(), outputs=(output,))
 
     offered = [candidate(n, "large" if n < 40 else "small") for n in range(48)]
     picked = with_chances([*offered[:4], *offered[40:44]], offered)

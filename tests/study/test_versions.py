@@ -4,39 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
-from stillme.core.errors import StillmeError
-from stillme.study.app import build, preview
+from stillme.study.app import preview
 from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
+from tests.command_lines import invoke, ran
 from tests.processes import Started
+from tests.records import rows_in
 from tests.study.annotators import free_port
-from tests.study.conftest import Browser, Served, table
-from tests.study.studies import write_study
-
-
-def change(folder: Path, old: str, new: str) -> None:
-    file = folder / "study.toml"
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[Served]:
-    """As `stillme study serve` would after a restart."""
-    with open_study(folder, renew=True) as study:
-        yield Served(study, build(study), "")
+from tests.study.conftest import Browser, Served, serving_again
+from tests.study.studies import change, write_study
 
 
 @pytest.fixture
@@ -46,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folder: Path, tmp_path: Path) -> None:
-    with served(folder) as before:
+    with serving_again(folder) as before:
         (code,) = invite(before.study, 1)
         begun = before.browser().enter("begun").to_rating()
         reading = before.browser().enter("reading")
@@ -54,7 +37,7 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
         cookies = {name: dict(who.client.cookies) for name, who in (("begun", begun), ("reading", reading))}
     change(folder, '"edit_success", "skin_tone", ', '"skin_tone", ')
     change(folder, "## What this study is about", "## A new heading")
-    with served(folder) as after:
+    with serving_again(folder) as after:
         assert after.study.version == 2
 
         def back(name: str) -> Browser:
@@ -64,8 +47,7 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
 
         begun, reading = back("begun"), back("reading")
         assert begun.data()[0]["items"][0]["questions"][0] == "edit_success", "what they agreed to stays"
-        assert begun.save(begun.answers()).status_code == 200
-        assert begun.complete().json() == {"missing": []}
+        begun.hand_in()
         # Somebody who had the old text before them reads the new one first.
         stale = {"csrf": old_token, "decision": "agree", "version": "1"}
         assert reading.ask("POST", "/study/consent", data=stale).status_code == 303
@@ -75,10 +57,9 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
         assert invited.ask("GET", f"/i/{code}").status_code == 303
         invited.to_rating([[[3, 1, 1, 3]] * 2] * 2)
         assert invited.data()[0]["items"][0]["questions"][0] == "skin_tone"
-        assert invited.save(invited.answers(lambda i, s, q: 4)).status_code == 200
-        assert invited.complete().json() == {"missing": []}
+        invited.hand_in(invited.answers(lambda i, s, q: 4))
         export_study(after.study, tmp_path / "out", "csv")
-    rows = table(tmp_path / "out" / "ratings.csv")
+    rows = rows_in(tmp_path / "out" / "ratings.csv")
     asked = {version: {row["axis"] for row in rows if row["version"] == version} for version in "12"}
     assert asked["1"] - asked["2"] == {"edit_success"}
     # Whatever the version, an answer is filed under the question that was asked.
@@ -90,20 +71,15 @@ def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folde
 
 
 def test_status_and_export_work_whatever_study_toml_says(folder: Path, tmp_path: Path) -> None:
-    with served(folder) as first:
+    with serving_again(folder) as first:
         first.browser().take_part("one")
     for old, new in (("## What", "## Whatever"), ("raters = 3", "raters = nonsense")):
         change(folder, old, new)
         for words in (["status"], ["export", "--to", str(tmp_path / "out")]):
-            said = CliRunner().invoke(cli, ["study", words[0], str(folder), *words[1:]])
-            assert said.exit_code == 0, said.output
-    with pytest.raises(StillmeError, match="is not TOML"):
-        CliRunner().invoke(cli, ["study", "serve", str(folder)], catch_exceptions=False)
+            ran("study", words[0], folder, *words[1:])
+    assert "is not TOML" in str(invoke("study", "serve", folder).exception)
     with open_study(folder) as study:
         assert (study.version, overview_of(study).progress.counting) == (1, 1), "looking makes no version"
-
-
-# -- preview ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +96,7 @@ def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch:
         browser.ask("GET", link)
         seen.append(browser.page())
         browser.to_rating()
-        browser.save(browser.answers())
-        assert browser.complete().json() == {"missing": []}
+        browser.hand_in()
         seen.append(browser.page())
 
     monkeypatch.setattr("stillme.web.serving.WebServer.run", walk)

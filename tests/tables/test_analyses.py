@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from stillme.cli import cli
 from stillme.core.errors import UnknownName
-from stillme.core.types import Rated, Rating, Request
+from stillme.core.types import Rating, Request
 from stillme.findings.tables.analyses import ANALYSES, BY_NAME, Written, analyse
 from stillme.runs import RecordedRun
 from tests import runs
+from tests.command_lines import invoke, ran
+from tests.records import rows_in
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +24,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dice = np.random.default_rng(5)
 
     def answer(editor: str, request: Request) -> dict[str, Rating]:
-        hit = request.portraits[0].attributes["group"] == "a" and dice.random() < 0.8
-        lighter = 5.0 if hit else 3.0
-        return {
-            "edit_success": Rated(score=float(dice.integers(2, 6))),
-            "skin_tone": Rated(score=lighter),
-            "race_change": Rated(score=float(dice.integers(1, 3))),
-        }
+        hit = runs.group(request) == "a" and dice.random() < 0.8
+        return runs.scores(float(dice.integers(2, 6)), 5.0 if hit else 3.0, float(dice.integers(1, 3)))
 
     audit = runs.write_audit(folder / "run", runs.people(folder / "people"), judges=("mild", "stern"))
     return runs.fill(audit, answer)
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open() as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
@@ -52,26 +41,24 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
     assert empty == absent | asked_once | without_readers | {"control_pairs"}
     for table in written.values():
         assert table.path.exists() == bool(table.rows)
-        assert not table.rows or len(rows(table.path)) == table.rows
+        assert not table.rows or len(rows_in(table.path)) == table.rows
 
 
 def test_large_tables_that_nothing_shows_are_written_by_name_only(run: Path):
     assert set(ANALYSES) - set(analyse(RecordedRun.open(run))) == BY_NAME
-    shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cuts", "--json"])
-    assert set(ANALYSES) - set(json.loads(shown.stdout)["analyses"]) == BY_NAME - {"cuts"}
-    shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cutz"])
+    found = json.loads(ran("tables", run, "--all", "cuts", "--json").stdout)["analyses"]
+    assert set(ANALYSES) - set(found) == BY_NAME - {"cuts"}
+    assert found["icc"]["rows"] > 0
+    assert found["roles"] == {"file": None, "rows": 0}
+    shown = invoke("tables", run, "--all", "cutz")
     assert "cuts" in str(shown.exception or shown.output)
 
 
-def test_naive_tests_are_marked(run: Path):
-    path = next(iter(analyse(RecordedRun.open(run), only=["row_tests"]).values())).path
-    assert {row["naive"] for row in rows(path)} == {"True"}
-
-
-def test_numbers_of_a_judge_without_calibration_are_marked(run: Path):
-    written = analyse(RecordedRun.open(run), only=["contrasts", "icc", "cuts"])
+def test_naive_tests_and_numbers_of_a_judge_without_calibration_are_marked(run: Path):
+    written = analyse(RecordedRun.open(run), only=["contrasts", "icc", "cuts", "row_tests"])
+    assert {row["naive"] for row in rows_in(written.pop("row_tests").path)} == {"True"}
     for table in written.values():
-        assert {row["judge_note"] for row in rows(table.path) if row["judge"]} == {"not calibrated"}
+        assert {row["judge_note"] for row in rows_in(table.path) if row["judge"]} == {"not calibrated"}
 
 
 def test_an_analysis_that_breaks_does_not_cost_the_others(run: Path, monkeypatch: pytest.MonkeyPatch):
@@ -107,10 +94,3 @@ def test_whoever_watches_knows_which_analysis_is_at_work_and_how_many_there_are(
     analyse(RecordedRun.open(run), only=["icc", "roles"], watch=Watch())
     steps = [("rows", "0/2"), ("icc", "1/2"), ("icc", "True"), ("roles", "2/2"), ("roles", "False")]
     assert seen == steps
-
-
-def test_the_command_prints_what_it_wrote(run: Path):
-    shown = CliRunner().invoke(cli, ["tables", str(run), "icc", "roles", "--json"])
-    found = json.loads(shown.stdout)["analyses"]
-    assert found["icc"]["rows"] > 0
-    assert found["roles"] == {"file": None, "rows": 0}

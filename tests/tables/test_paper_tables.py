@@ -12,20 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from stillme.api.pipeline import run_stages
-from stillme.cli import cli
-from stillme.core.errors import StillmeError
-from stillme.core.types import Interval, Prompt
+from stillme.core.types import Interval
 from stillme.estimates import EditState, Genders, RatingState, Scores, Settings, estimate, paired_effects
-from stillme.findings.tables.paper import NUMBERS, PaperTable, as_csv, as_latex, as_markdown
+from stillme.findings.tables.paper import NUMBERS, Chosen, PaperTable, as_csv, as_latex, as_markdown, make_tables
 from stillme.findings.tables.paper.diagnosis import AXES, table_4, table_7, table_19, table_20
 from stillme.findings.tables.paper.mitigation import table_5, table_21, table_26
 from stillme.findings.tables.paper.people import table_6, table_18
 from stillme.findings.tables.paper.source import Source
-from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, TableRow, Words
+from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, TableRow, Words
+from stillme.runs import RecordedRun
+from tests.command_lines import invoke, ran
 from tests.estimates import worlds
+from tests.estimates.test_roles import roles
+from tests.runs import rated_elsewhere
 
 Write = Callable[..., Path]
 SETTINGS = Settings(factors=("race",))
@@ -76,22 +77,11 @@ def row_of(table: PaperTable, label: str, section: str = "") -> dict[str, Cell]:
 
 
 def value(cell: Cell) -> float:
-    assert isinstance(cell, Number)
     return cell.outcome.value
 
 
 def by_number(tables: list[PaperTable], number: int) -> PaperTable:
     return next(table for table in tables if table.number == number)
-
-
-def test_heads_are_the_papers(tables: list[PaperTable]):
-    heads = {table.number: table.head for table in tables}
-    assert heads[4] == ("Model", "Edit Success", "Skin Tone Change", "Race Change", "Gender Change", "Age Change")
-    assert heads[19] == ("Model", "N", "Edit Succ.", "Soft Eras.", "Race Change")
-    assert heads[20] == ("race", "flux", "qwen")
-    assert heads[21] == ("race", "Δ Race", "Δ Gender", "Δ Skin")
-    assert heads[26] == ("race", "Baseline Drift", "w/ Feature", "Δ")
-    assert [row.label for row in by_number(tables, 20).rows] == ["A", "B", "C", "Disparity"]
 
 
 def test_every_number_has_its_interval_and_its_n(tables: list[PaperTable]):
@@ -122,36 +112,11 @@ def test_tables_match_portraits_as_the_estimates_do(source: Source):
     assert any(isinstance(one.outcome, Interval) and "identities" in one.outcome.method for one in shown)
 
 
-def test_numbers_are_the_estimates_of_the_ensemble_in_the_baseline_arm(source: Source, tables: list[PaperTable]):
-    ensemble = [score for score in source.scores if score.judge == "ensemble (mean)"]
-    baseline = source.edits.arm == 0
-    found = estimate(source.edits.where(baseline), [score.where(baseline) for score in ensemble], SETTINGS)
-
-    def outcome(quantity: str, scope: str, group: str = "") -> Interval:
-        (one,) = [
-            each.outcome
-            for each in found
-            if (each.quantity, each.editor, each.scope, each.group) == (quantity, "flux", scope, group) and each.judge
-        ]
-        assert isinstance(one, Interval)
-        return one
-
-    assert row_of(by_number(tables, 4), "flux")["Race Change"] == Number(
-        outcome=outcome("race_change", "all"), form="score", portraits=24, edits=144
-    )
-    assert value(row_of(by_number(tables, 19), "flux")["Soft Eras."]) == outcome("soft_erasure", "all").value
-    assert value(row_of(by_number(tables, 20), "A")["flux"]) == outcome("race_changed", "group", "A").value
-    assert value(row_of(by_number(tables, 20), "Disparity")["flux"]) == outcome("race_changed", "disparity").value
-    assert outcome("race_changed", "disparity").value > 0.3
-
-
 def test_without_an_ensemble_the_first_judge_speaks_and_people_never_do(source: Source):
     alone = replace(source, scores=tuple(score for score in source.scores if score.judge != "ensemble (mean)"))
     chosen = alone.score("race_change")
-    assert chosen is not None
     assert chosen.judge == "one"
     asked = replace(source, judge="people").score("race_change")
-    assert asked is not None
     assert asked.judge == "people"
     only_people = replace(source, scores=tuple(score for score in source.scores if score.judge == "people"))
     for _, _, cell in cells(table_4(only_people)):
@@ -186,12 +151,8 @@ def test_numbers_of_a_judge_that_did_not_pass_calibration_are_marked(source: Sou
     assert notes["Age Change"] == "not tested on known changes"
     assert "† ensemble (mean): calibration failed (Race Change)." in as_markdown(table)
     assert "$\\dagger$" in as_latex(table)
-    (written,) = [
-        row
-        for row in csv.DictReader(io.StringIO(as_csv(table)))
-        if (row["row"], row["column"]) == ("flux", "Race Change")
-    ]
-    assert written["judge_note"] == "calibration failed"
+    marks = {(row["row"], row["column"]): row["judge_note"] for row in csv.DictReader(io.StringIO(as_csv(table)))}
+    assert marks["flux", "Race Change"] == "calibration failed"
     for make in (table_5, table_19, table_20, table_21, table_26):
         assert "†" in as_markdown(make(doubtful)), make.__name__
     people = [cell for row, _, cell in cells(table_6(doubtful)) if row.section == "people"]
@@ -209,9 +170,7 @@ def test_before_and_after_and_their_difference_belong_together_also_where_edits_
     thinned = replace(source, edits=replace(source.edits, state=state))
     for row in table_26(thinned).rows:
         before, after, change = row.cells
-        assert isinstance(change, Number)
         assert value(change) == pytest.approx(value(after) - value(before))
-        assert isinstance(before, Number)
         assert before.edits == change.edits
 
 
@@ -222,7 +181,6 @@ def test_a_mitigation_that_helps_one_group_is_seen_as_such(source: Source, table
     assert helped["Interpretation"] == Words(text="less change")
     assert row_of(table, "B", "flux")["Interpretation"] == Words(text="inconclusive")
     spread = row_of(table, "Largest − smallest", "flux")["Interpretation"]
-    assert isinstance(spread, Words)
     assert float(spread.text.split()[-1]) < 0.05
     found = paired_effects(source.edits, [source.scores[10]], SETTINGS, quantities=["race_change"])
     assert source.scores[10].judge == "ensemble (mean)"
@@ -232,7 +190,6 @@ def test_a_mitigation_that_helps_one_group_is_seen_as_such(source: Source, table
         for each in found
         if (each.editor, each.scope, each.group) == ("flux", "group", "A") and hasattr(each, "at_equal_baseline")
     ]
-    assert isinstance(levelled, Interval)
     assert value(helped["Δ at equal baseline"]) == levelled.value
 
 
@@ -251,94 +208,38 @@ def test_models_and_people_are_compared_on_what_both_rated(source: Source):
     for editor in EDITORS:
         sections = ("models", "people", "models − people")
         models, people, apart = (row_of(table, editor, section)["Race Change"] for section in sections)
-        assert isinstance(models, Number)
-        assert isinstance(people, Number)
         assert models.edits == people.edits < 144
         assert value(models) > value(row_of(table_4(source), editor)["Race Change"]) + 0.3
         assert value(apart) == pytest.approx(value(models) - value(people), abs=1e-6)
 
 
 def test_people_are_not_compared_with_themselves(source: Source):
+    assert "no one has rated any yet" in table_18(replace(source, people=frozenset())).caption
     assert table_6(replace(source, judge="people")) == table_6(source)
     assert table_6(replace(source, judge="two")) != table_6(source)
 
 
-def test_the_distribution_counts_what_people_rated(source: Source, tables: list[PaperTable]):
-    table = by_number(tables, 18)
-    assert row_of(table, "A", "race") == {"N": Count(value=192), "%": Share(value=pytest.approx(1 / 3))}
-    assert row_of(table, "f", "gender")["N"] == Count(value=288)
-    assert row_of(table, "qwen", "Model")["N"] == Count(value=288)
-    without = replace(source, people=frozenset[str]())
-    assert "no one has rated any yet" in table_18(without).caption
-
-
-def role_world(pronouns: tuple[str, ...]) -> tuple[Source, int]:
-    crowd = [
-        replace(each, attributes={"gender_presentation": "masculine" if place % 2 else "feminine"})
-        for place, each in enumerate(worlds.people("A", 20))
-    ]
-    prompts = tuple(
-        Prompt(
-            id=f"W-{number:02}" + (f"-{pronoun}" if pronoun != "pro" else ""),
-            text="x",
-            category="role",
-            subcategory="s",
-            target="chief",
-            stereotype="male",
-            pronoun=pronoun,
-        )
-        for number in range(10)
-        for pronoun in pronouns
-    )
-    count = len(prompts)
-    edits, score = worlds.rows(crowd[:1], np.ones((1, count)), axis="role_target")
-    couple = np.arange(count, dtype=np.int32) // len(pronouns)
-    edits = replace(
-        edits,
-        portraits=tuple(crowd),
-        prompts=prompts,
-        portrait=(2 * couple + 1).astype(np.int32),
-        second=(2 * couple).astype(np.int32),
-        matching=np.ones(count, dtype=np.int32),
-    )
-    told = np.array([2.0 if prompt.pronoun == "anti" else 1.0 for prompt in prompts])
+def role_world(*pronouns: str) -> Source:
+    """Ten sentences; judges name the person whom the stereotype expects, but for the first and opposite pronouns."""
+    edits, score = roles(10, dict.fromkeys(pronouns, 1.0), counterbalance=False)
+    told = np.array([2.0 if prompt.pronoun == "anti" else 1.0 for prompt in edits.prompts])
     told[0] = 2.0
-    return (
-        Source(
-            edits=edits,
-            scores=(replace(score, value=told),),
-            settings=SETTINGS,
-            factor="",
-            factors=(),
-            people=frozenset(),
-        ),
-        count,
-    )
+    scores = (replace(score, value=told),)
+    return Source(edits=edits, scores=scores, settings=SETTINGS, factor="", factors=(), people=frozenset())
 
 
-def test_followed_and_resisted_add_up():
-    source, count = role_world(("pro",))
-    (row,) = table_7(source, Genders()).rows
-    followed, resisted = row.cells
-    assert value(followed) == pytest.approx(0.9)
-    assert value(followed) + value(resisted) == pytest.approx(1)
-    assert isinstance(followed, Number)
-    assert isinstance(resisted, Number)
-    assert followed.edits == count
-    assert resisted.outcome.low == pytest.approx(1 - followed.outcome.high)
-
-
-def test_counterbalancing_shows_what_the_pronoun_did():
-    source, _ = role_world(("pro", "anti"))
-    table = table_7(source, Genders())
-    by_section = {row.section: row.cells[0] for row in table.rows}
-    assert value(by_section["two people, expected pronoun"]) == pytest.approx(0.9)
-    assert value(by_section["two people, opposite pronoun"]) == pytest.approx(0.0)
-    assert value(by_section["two people, expected − opposite pronoun"]) == pytest.approx(0.9)
+def test_counterbalancing_shows_what_the_pronoun_did_and_resisted_is_the_rest_of_followed():
+    rows = table_7(role_world("pro", "anti"), Genders()).rows
+    followed, resisted = (cell.outcome for cell in rows[0].cells)
+    assert (resisted.low, resisted.value) == pytest.approx((1 - followed.high, 1 - followed.value))
+    shares = {row.section: value(row.cells[0]) for row in rows}
+    expected = {"expected pronoun": 0.9, "opposite pronoun": 0.0, "expected − opposite pronoun": 0.9}
+    assert {name: shares[f"two people, {name}"] for name in expected} == pytest.approx(expected)
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
 
+HALF = Interval(value=0.5, low=0.25, high=0.75, confidence=0.9, method="m")
 NASTY = PaperTable(
     number=20,
     caption="50% & more_than $1 {once}",
@@ -348,12 +249,7 @@ NASTY = PaperTable(
             label="=A | B\n& C",
             section="s_1",
             cells=(
-                Number(
-                    outcome=Interval(value=0.5, low=0.25, high=0.75, confidence=0.9, method="m"),
-                    form="rate",
-                    portraits=3,
-                    edits=1234,
-                ),
+                Number(outcome=HALF, form="rate", portraits=3, edits=1234),
                 Absent(reason="only 1 portrait in this group"),
             ),
         ),
@@ -372,11 +268,8 @@ def test_csv_keeps_every_number_and_every_reason():
     found = list(csv.DictReader(io.StringIO(as_csv(NASTY))))
     first = tuple(found[0][name] for name in ("value", "low", "high", "portraits", "edits"))
     assert first == ("0.5", "0.25", "0.75", "3", "1234")
-    assert [each["not_estimable"] for each in found[1:]] == [
-        "only 1 portrait in this group",
-        "only 1 portrait in this group",
-        "no ~judge^ answered \\ 5",
-    ]
+    reasons = ["only 1 portrait in this group"] * 2 + ["no ~judge^ answered \\ 5"]
+    assert [each["not_estimable"] for each in found[1:]] == reasons
     assert found[0]["row"] == "'=A | B\n& C", "a spreadsheet must not run it"
 
 
@@ -428,20 +321,11 @@ def test_a_table_that_cannot_be_made_says_so_in_every_format():
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def stillme(*arguments: str | Path) -> str:
-    shown = CliRunner().invoke(cli, [str(each) for each in arguments])
-    if isinstance(shown.exception, StillmeError):
-        raise shown.exception
-    assert shown.exit_code == 0, shown.output
-    return shown.stdout
-
-
 def test_the_command_writes_every_table_in_every_format(write_audit: Write):
     folder = write_audit()
-    with pytest.raises(StillmeError, match="has no run yet"):
-        stillme("tables", folder)
+    assert "has no run yet" in str(invoke("tables", folder).exception)
     run_stages(folder, ("edit", "judge"))
-    found = json.loads(stillme("tables", folder, "--json"))["tables"]
+    found = json.loads(ran("tables", folder, "--json").stdout)["tables"]
     assert NUMBERS == (4, 5, 6, 7, 13, 17, 18, 19, 20, 21, 24, 25, 26)
     made = [number for number in NUMBERS if number not in (7, 17)]
     assert [table["number"] for table in found] == made, "no table of role prompts or participants that are not there"
@@ -456,13 +340,13 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
         25: "no rated edit of the baseline arm shows it",
         26: "the audit has no feature arm",
     }
-    (seven,) = json.loads(stillme("tables", folder, "7", "--json"))["tables"]
+    (seven,) = json.loads(ran("tables", folder, "7", "--json").stdout)["tables"]
     assert seven["not_estimable"] == "the audit has no role prompts"
-    (participants,) = json.loads(stillme("tables", folder, "17", "--json"))["tables"]
+    (participants,) = json.loads(ran("tables", folder, "17", "--json").stdout)["tables"]
     assert "stillme study close --demographics" in participants["not_estimable"]
-    shown = stillme("tables", folder, "20", "--format", "tex")
+    shown = ran("tables", folder, "20", "--format", "tex").stdout
     assert "group & noop" in shown
-    assert stillme("tables", folder, "20", "--format", "tex") == shown
+    assert ran("tables", folder, "20", "--format", "tex").stdout == shown
 
 
 @pytest.mark.parametrize(
@@ -476,13 +360,30 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
 def test_a_wrong_name_is_one_sentence(write_audit: Write, arguments: tuple[str, ...], message: str):
     folder = write_audit()
     run_stages(folder, ("edit",))
-    with pytest.raises(StillmeError, match=message):
-        stillme("tables", folder, *arguments)
+    assert message in str(invoke("tables", folder, *arguments).exception)
 
 
 def test_an_audit_without_ratings_gives_reasons_and_no_numbers(write_audit: Write):
     folder = write_audit(editor='use = "moody"')
     run_stages(folder, ("edit",))
-    shown = stillme("tables", folder, "4", "20")
+    shown = ran("tables", folder, "4", "20").stdout
     assert "[" not in "".join(line for line in shown.splitlines() if line.startswith("|"))
     assert shown.count("not estimable") >= 2
+
+
+@pytest.mark.parametrize(("setting", "cut", "share"), [("", 3, 1 / 6), ("race_cut = 2", 2, 3 / 6)])
+def test_the_cut_decides_whose_race_counts_as_changed(
+    write_audit: Callable[..., Path], setting: str, cut: int, share: float
+):
+    """Scores 3, 2, 2, 1, 1, 1."""
+    folder = write_audit(prompts='["O-01"]', extra=setting)
+    run_stages(folder, ("edit",))
+    rows = [f"p{index},O-01,{score},5" for index, score in enumerate((3, 2, 2, 1, 1, 1))]
+    rated_elsewhere(folder, "portrait,prompt,race_change,edit_success", rows)
+    with RecordedRun.open(folder) as run:
+        by_editor, by_group = make_tables(run, Chosen(numbers=(19, 20)))
+    assert f"race change: {cut} or more" in by_editor.caption
+    assert f"score of {cut} or more" in by_group.caption
+    (race,) = [line.split(",") for line in as_csv(by_editor).splitlines() if "Race Change" in line]
+    assert float(race[4]) == pytest.approx(share)
+    assert "no judge" not in as_csv(by_group)

@@ -27,16 +27,7 @@ from stillme.web.database import append_only, open_database
 from stillme.web.guard import RequestLimit
 from stillme.web.hosts import is_loopback
 from stillme.web.serving import WebServer
-from stillme.web.sessions import (
-    Cookie,
-    Holder,
-    KeyHolders,
-    csrf_of,
-    holder_of,
-    new_token,
-    require_csrf,
-    token_hash,
-)
+from stillme.web.sessions import Cookie, Holder, KeyHolders, csrf_of, holder_of, new_token, require_csrf, token_hash
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="A test", package="stillme.web")
@@ -80,6 +71,7 @@ def test_every_answer_carries_the_security_headers(client: TestClient) -> None:
         ({"Origin": HOME}, 200),
         ({"Origin": HOME, "Sec-Fetch-Site": "same-origin"}, 200),
         ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({}, 403),
         ({"Origin": ""}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://127.0.0.1:9999"}, 403),
@@ -95,19 +87,15 @@ def test_only_our_own_pages_may_change_something(headers: dict[str, str], code: 
     assert client.post("/change", data={"word": "yes"}, headers=headers).status_code == code
 
 
-def test_without_origin_and_fetch_metadata_nothing_changes() -> None:
-    client = TestClient(small_app(), base_url=HOME)
-    assert client.post("/change", data={"word": "yes"}).status_code == 403
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "[::1]:80"])
-def test_loopback_names_are_served(client: TestClient, host: str) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]"])
-def test_other_names_are_not_served(client: TestClient, host: str) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == 400
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        *((host, 200) for host in ("127.0.0.1:1", "localhost", "[::1]:80")),
+        *((host, 400) for host in ("evil.example", "127.0.0.1.evil.example", "", "[::2]")),
+    ],
+)
+def test_loopback_names_and_no_others_are_served(client: TestClient, host: str, code: int) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == code
 
 
 def test_only_this_machine_is_loopback() -> None:
@@ -278,11 +266,6 @@ def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(web, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "stillme\[study\]"'):
         web.require("study")
-
-
-@pytest.mark.parametrize(("text", "said"), [("12", 12), ("", 0), (None, 0)])
-def test_a_number_of_a_form_is_read(text: str | None, said: int) -> None:
-    assert number_in({} if text is None else {"width": text}, "width") == said
 
 
 @pytest.mark.parametrize("text", ["²", "١٢", "-1", "1e3", "9" * 5000, " 1", "0x1", "NaN"])
