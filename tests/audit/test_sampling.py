@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stillme.audit.grid import Sample, draw, spread
 from stillme.core import prompts
 from stillme.core.types import ImageFile, Portrait, Prompt
-from stillme.portraits.synthetic import portraits as embedded
+from stillme.portraits import portraits as embedded
 
 EDITORS = ("flux", "step1x", "qwen")
 FACTORS = ("preset", "gender_presentation", "age_band")

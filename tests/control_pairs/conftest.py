@@ -15,8 +15,7 @@ from stillme.audit import Audit
 from stillme.audit.building import build
 from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Assessment, Failed, Pair, Rated, Rating
-from stillme.runs.control_pairs.asking import planned
-from stillme.runs.control_pairs.pairs import KnownPair, scored
+from stillme.runs.control_pairs.asking import KnownPair, planned, scored
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 UNCHANGED = {"edit_success": 1.0, "skin_tone": 3.0, "race_change": 1.0, "gender_change": 1.0, "age_change": 3.0}

@@ -15,8 +15,8 @@ from stillme.findings.gate import Asked, Verdict, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import RecordedRun
-from stillme.runs.control_pairs.pairs import drawn
-from stillme.runs.control_pairs.scoring import (
+from stillme.runs.control_pairs.asking import drawn
+from stillme.runs.control_pairs.reading import (
     FALSE_ALARMS,
     Chart,
     Charts,

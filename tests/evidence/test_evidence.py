@@ -25,7 +25,7 @@ from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sums_of
 from stillme.core.types import Assessment, Failed, Rating, Refused, Request
-from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
+from stillme.findings.evidence import Verification, opened_bundle, seal, sealing, verify
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
 from tests.command_lines import ran
@@ -184,7 +184,7 @@ def test_after_a_wrong_hash_nothing_is_computed(bundle: Path, tmp_path: Path, mo
     def gone(*_: object) -> None:
         raise AssertionError("rows were read that are not what was sealed")
 
-    monkeypatch.setattr(verifying, "require_ledger", gone)
+    monkeypatch.setattr(sealing, "require_ledger", gone)
     verification = verify(changed(bundle, tmp_path / "x.zip", better))
     assert len(verification.differences) == 1
     assert (verification.reached, verification.cells) == ("hashes", 0)

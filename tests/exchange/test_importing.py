@@ -20,7 +20,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import write_csv
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.findings.exchange.audit_run import judge_table
-from stillme.judges.imported import Imported, ImportedParameters
+from stillme.judges.given import Imported, ImportedParameters
 from stillme.runs import RecordedRun, Results
 from tests.command_lines import ran
 

@@ -16,7 +16,7 @@ from stillme.findings.calibration.honest import OPERATIONS, lightened
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
 from stillme.instruments.thresholds import load_thresholds
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 Picture = NDArray[np.uint8]
 

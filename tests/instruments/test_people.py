@@ -6,14 +6,14 @@ import cv2
 import numpy as np
 import pytest
 
+from stillme.instruments.cards import DESCRIBED
 from stillme.instruments.heads import Conformal, heads
 from stillme.instruments.identity import cut_for, in_words
 from stillme.instruments.measurements import SourceReadings, measure, prepare
 from stillme.instruments.quality import read_quality
-from stillme.instruments.quantities import DESCRIBED
 from stillme.instruments.scene import Person
 from stillme.instruments.thresholds import load_thresholds
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.instruments.known_changes import exposed, jpeg, one, portrait
 
 

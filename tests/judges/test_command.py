@@ -15,7 +15,7 @@ from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.judges.command import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
 BRIGHTER = """

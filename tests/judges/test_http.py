@@ -13,7 +13,7 @@ from stillme.core import images
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")

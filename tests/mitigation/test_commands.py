@@ -11,7 +11,7 @@ from click.testing import Result
 from PIL import Image
 
 from stillme.core.errors import StillmeError
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import invoke as stillme
 from tests.editors.hosted.loopback import serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED

@@ -20,7 +20,7 @@ from stillme.mitigation.features import (
     merge,
 )
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.records import must_be
 
 IMAGE = portraits()[0].image

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.mitigation.extractors import extractor_named, feature_prompt
 from stillme.mitigation.features import Declined, Described, FeaturePrompt
+from stillme.mitigation.measured import extractor_named, feature_prompt
 from stillme.mitigation.model_extractor import question_text
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.mitigation.test_model_extractor import GOOD
 from tests.records import must_be

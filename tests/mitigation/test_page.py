@@ -12,7 +12,7 @@ import pytest
 from stillme.audit.config import Config
 from stillme.mitigation.arms import placebo
 from stillme.mitigation.labels import lint
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import invoke
 from tests.test_docs import ROOT, blocks
 

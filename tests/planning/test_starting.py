@@ -15,7 +15,7 @@ from stillme.audit.grid import CellNames, draw_among, read_cells
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.portraits.synthetic import portraits as embedded
+from stillme.portraits import portraits as embedded
 from tests.command_lines import invoke as stillme
 
 

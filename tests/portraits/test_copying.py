@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from stillme.api.demo import shrink_into
 from stillme.api.pipeline import run_stages
 from stillme.portraits import folder as portrait_folder
-from stillme.portraits.copying import shrink_into
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 
 def test_copies_are_smaller_and_everything_else_is_kept(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from PIL import Image
 
 from stillme import portraits as room
 from stillme.core.errors import StillmeError
+from stillme.portraits import portraits as synthetic
 from stillme.portraits.sheet import rows_of, write_sheet
-from stillme.portraits.synthetic import portraits as synthetic
 
 
 def test_matched_portraits_share_a_row():

@@ -17,7 +17,7 @@ from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.design import is_edited
 from stillme.cli import cli
 from stillme.core import registry
-from stillme.judges.scripted import Scripted
+from stillme.judges.given import Scripted
 from stillme.runs import RecordedRun
 from tests.runs import fill, group, luck, people, scores, write_audit
 

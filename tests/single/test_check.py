@@ -15,8 +15,8 @@ from stillme.cli import cli
 from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.editors.regions import regions_of
-from stillme.instruments.quantities import CHANGED, DESCRIBED
-from stillme.portraits.synthetic import portraits
+from stillme.instruments.cards import CHANGED, DESCRIBED
+from stillme.portraits import portraits
 
 
 def check(*arguments: str | Path) -> Result:

@@ -8,7 +8,7 @@ import pytest
 
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import AuditChanged
-from stillme.judges.scripted import Scripted
+from stillme.judges.given import Scripted
 
 Write = Callable[..., Path]
 PLANTED = 'use = "scripted"\nparameters = {{ share = {} }}'

@@ -17,18 +17,17 @@ from typing import Any
 import psutil
 import pytest
 
+from stillme import portraits as embedded
 from stillme.audit.config import ExecutorSection
 from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
 from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, Prompt, Request
-from stillme.editors.noop import Noop
-from stillme.portraits import synthetic
+from stillme.editors.known import Noop
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import pictures_at
-from stillme.runs.store.pictures import UNFINISHED
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.pictures import UNFINISHED, PicturePlace
 from stillme.work.executors import executor_of
 from stillme.work.ray_cluster import places_for
 from stillme.work.ray_executor import RayWorker, WorkerActor
@@ -269,7 +268,7 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
     place = PicturePlace(tmp_path / "images", (bucket.address,))
     pictures = pictures_at(place)
     pictures.prepare()
-    portrait = synthetic.portraits()[0]
+    portrait = embedded.portraits()[0]
     pictures.take(portrait.image)
     elsewhere = replace(portrait, image=replace(portrait.image, path=Path("/on/the/drivers/machine.png")))
     editor = registry.build("editor", "noop", {})

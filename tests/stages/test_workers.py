@@ -7,8 +7,8 @@ import numpy as np
 
 from stillme.core import images
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, Prompt, Request
-from stillme.editors.noop import Noop
-from stillme.portraits.synthetic import portraits
+from stillme.editors.known import Noop
+from stillme.portraits import portraits
 from stillme.runs.store.pictures import Pictures
 from stillme.work.workers import EditWorker
 

@@ -21,11 +21,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
 from stillme import web
+from stillme.core.addresses import is_loopback
 from stillme.core.errors import MissingExtra, StillmeError
-from stillme.web.app import Pages, Site, create_app, number_in, read_form
+from stillme.web.app import Pages, RequestLimit, Site, create_app, number_in, read_form
 from stillme.web.database import append_only, open_database
-from stillme.web.guard import RequestLimit
-from stillme.web.hosts import is_loopback
 from stillme.web.serving import WebServer
 from stillme.web.sessions import (
     Cookie,

@@ -10,7 +10,7 @@ from stillme import audit as audits
 from stillme import estimates, report
 from stillme.audit import Audit
 from stillme.core.errors import StillmeError, StoreBusy, StoreUnwritable
-from stillme.core.home import remember_run
+from stillme.core.files import remember_run
 from stillme.estimates.rows import EditState
 from stillme.findings import calibration
 from stillme.findings.tables.estimates import write_tables

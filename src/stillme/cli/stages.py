@@ -184,9 +184,9 @@ def serve(
     """
     import webbrowser
 
+    from stillme.core.addresses import is_loopback
     from stillme.report.server import Served
     from stillme.report.server import serve as serve_report
-    from stillme.web.hosts import is_loopback
 
     def ready(address: str) -> None:
         if as_json:

@@ -13,7 +13,7 @@ from stillme.core import images
 from stillme.core.errors import InvalidParameters, Refusal
 from stillme.core.functions import Function, FunctionParameters, name_of
 from stillme.core.protocols import Judge, JudgeCapabilities
-from stillme.core.rubric.readings import AXES
+from stillme.core.rubric import AXES
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.readings import ratings_of_reading
 from stillme.judges.stated_scores import NO_REASON, Kind, StatedScores, WrongScores, ratings_of

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from stillme.core.rubric.readings import AGE, AXES, CANNOT_TELL, GENDER, GENDERS, RACE, reading_text, words_of
+from stillme.core.rubric import AGE, AXES, CANNOT_TELL, GENDER, GENDERS, RACE, reading_text, words_of
 from stillme.core.types import Abstained, Pair, Rated, Rating
 from stillme.judges.questions import Disclosure, Form
 from stillme.judges.stated_scores import WrongScores

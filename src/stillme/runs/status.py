@@ -25,9 +25,8 @@ from dataclasses import asdict
 from operator import add
 from typing import cast
 
-from stillme.core.files import write_whole
-from stillme.core.home import cache_folder
-from stillme.core.rubric.readings import REPEATS
+from stillme.core.files import cache_folder, write_whole
+from stillme.core.rubric import REPEATS
 from stillme.core.types import Arm, Failed, Json, plain
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key

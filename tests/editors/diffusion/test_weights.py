@@ -16,7 +16,7 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
-from stillme.editors.diffusion import hub, weights
+from stillme.editors.diffusion import weights
 from stillme.editors.diffusion.weights import Weights, content_hash
 from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
@@ -217,17 +217,17 @@ def test_an_outage_of_the_hub_uses_the_cache(cached_hub: Hub, monkeypatch: pytes
         raise hub_error("HfHubHTTPError", 503)
 
     monkeypatch.setattr(huggingface_hub, "model_info", fail)
-    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == FIRST
+    assert weights.commit_of(Weights("somebody/tiny", "main", False)) == FIRST
 
 
 def test_the_hub_is_asked_before_the_cache(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(sha=SECOND))
-    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == SECOND
+    assert weights.commit_of(Weights("somebody/tiny", "main", False)) == SECOND
 
 
 def test_a_full_disk_is_named(installed: None) -> None:
     error = RuntimeError("cannot write")
     error.__cause__ = OSError(28, "No space left on device")
-    assert "the disk is full while a/b is downloaded" in hub.explained(error, Weights("a/b", "main", False))
+    assert "the disk is full while a/b is downloaded" in weights.explained(error, Weights("a/b", "main", False))

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme.audit.design import Design, JudgeRecord
-from stillme.core.files import write_json
-from stillme.core.home import data_folder
+from stillme.core.files import data_folder, write_json
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Json, Spec
 from stillme.estimates.headlines import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within

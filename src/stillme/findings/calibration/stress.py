@@ -22,7 +22,7 @@ from stillme.core.throttle import call_with_retry
 from stillme.core.types import ImageFile, Pair, Rated
 from stillme.findings.calibration.records import Moved, Stress
 from stillme.judges.questions import AXES
-from stillme.runs.control_pairs.pairs import drawn
+from stillme.runs.control_pairs.asking import drawn
 
 AS_IT_IS, SWAPPED, ELSEWHERE = "as it is", "swapped", "second server"
 BLIND = ("no picture", "noise")

@@ -22,8 +22,8 @@ from stillme.findings.calibration import honest
 from stillme.findings.calibration.honest import HonestEdit, HonestEditor
 from stillme.findings.calibration.measuring import calibration_of
 from stillme.findings.calibration.records import Calibration, save
+from stillme.portraits import embedded_renders
 from stillme.portraits import load as load_folder
-from stillme.portraits.synthetic import embedded_renders
 from stillme.runs import RecordedRun, joined
 from stillme.runs.gathering import AREA
 from stillme.work.options import RunOptions

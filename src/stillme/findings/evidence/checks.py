@@ -19,7 +19,7 @@ from stillme.audit.config import EstimatesSection, RolesSection
 from stillme.audit.design import Design, RecordedRequest, assessment_key, configuration_hash, reading_key
 from stillme.audit.grid import Sample, expected_place, grid_of
 from stillme.core import rubric
-from stillme.core.rubric.readings import AXES
+from stillme.core.rubric import AXES
 from stillme.core.types import Arm, Json, Request, Spec, digest
 from stillme.findings.calibration import standing_of
 from stillme.findings.evidence.bundle import IMAGES, Difference

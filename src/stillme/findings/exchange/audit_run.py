@@ -17,7 +17,7 @@ from stillme.core.files import whole
 from stillme.core.types import Arm
 from stillme.findings.exchange.columns import EDIT_COLUMNS, FileRow, InvalidJudgements, Layout, Unreadable
 from stillme.findings.exchange.row_table import RatedEdit, RowsAsked, RowTable, new_assessments, provenance_of
-from stillme.judges.imported import Imported, ImportedParameters
+from stillme.judges.given import Imported, ImportedParameters
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.work.changes import adopt

@@ -21,7 +21,7 @@ from stillme.findings import calibration
 from stillme.findings.calibration import Calibration
 from stillme.findings.single import settings_by_name
 from stillme.findings.single.statements import NOT_CALIBRATED, Statement, doubt_about, statements
-from stillme.instruments.quantities import SOURCE_SKIN
+from stillme.instruments.cards import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
 
 _WIDTH = 100

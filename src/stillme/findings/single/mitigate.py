@@ -19,7 +19,6 @@ from stillme.core.throttle import call_with_retry
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 from stillme.findings.single import settings_by_name
 from stillme.mitigation.arms import Position, combined
-from stillme.mitigation.extractors import extractor_named
 from stillme.mitigation.features import (
     DIMENSIONS,
     Declined,
@@ -32,6 +31,7 @@ from stillme.mitigation.features import (
     merge,
 )
 from stillme.mitigation.labels import lint
+from stillme.mitigation.measured import extractor_named
 
 _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 

@@ -16,7 +16,7 @@ from stillme import estimates
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.files import write_csv
-from stillme.core.rubric.readings import AXES, SHIFTS
+from stillme.core.rubric import AXES, SHIFTS
 from stillme.core.types import Arm
 from stillme.estimates import Settings
 from stillme.estimates.headlines import Standing
