@@ -17,13 +17,13 @@ from stillme.estimates import estimate
 from stillme.estimates.headlines import is_drift, is_headline, smallest_effect
 from stillme.findings.calibration import honest
 from stillme.findings.calibration.honest import HonestEdit, edits, load
-from stillme.findings.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
 from stillme.findings.compare import choose, compare, match
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.portraits import portraits, portraits_36
 from stillme.report.data import report_data
 from stillme.report.findings import find
 from stillme.runs import RecordedRun
+from tests.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
 
 FEW = (
     HonestEdit(kind="mirror"),
