@@ -27,7 +27,7 @@ __all__ = ["FeaturePrompt", "NoFeaturePrompt", "combined", "feature_prompt", "li
 __getattr__ = deferred(
     __name__,
     arms=("combined", "require_paired"),
-    extractors=("feature_prompt",),
+    measured=("feature_prompt",),
     features=("FeaturePrompt", "NoFeaturePrompt"),
     labels=("lint",),
 )
