@@ -118,10 +118,6 @@ def _of_plan(plan: Plan, quantity: Quantity, found: Sequence[Outcome], prompts: 
     compared = [*plan.comparisons, *too_small]
     return [
         Estimate(
-            quantity=quantity.name,
-            editor=quantity.editor,
-            arm=quantity.arm,
-            judge=quantity.judge,
             scope=comparison.scope,
             factor=plan.factor,
             group=comparison.group,
@@ -181,10 +177,6 @@ def _disparity(
         members |= own
     known = isinstance(gap, Interval)
     return Disparity(
-        quantity=quantity.name,
-        editor=quantity.editor,
-        arm=quantity.arm,
-        judge=quantity.judge,
         scope="disparity",
         factor=plan.factor,
         group="",

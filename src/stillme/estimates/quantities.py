@@ -43,8 +43,12 @@ class SumsByPrompt(NamedTuple):
 
 
 class Counted(TypedDict):
-    """How many portraits and edits of a set have a value, and how many edits have none, by reason."""
+    """Which quantity, and how many portraits and edits of a set have a value; how many edits have none, by reason."""
 
+    quantity: str
+    editor: str
+    arm: str
+    judge: str
     portraits: int
     edits: int
     excluded: Mapping[str, int]
@@ -129,12 +133,14 @@ class Quantity:
 
     def within(self, sets: Sequence[Flags]) -> list[Counted]:
         """What is counted in each of these sets of portraits."""
+        named = {"quantity": self.name, "editor": self.editor, "arm": self.arm, "judge": self.judge}
         reasons = [reason for reason in Exclusion if reason in self.excluded]
         columns = [self.counts > 0, self.counts, *(self.excluded[reason] for reason in reasons)]
         members = np.array(sets, dtype=np.float64).reshape(-1, len(self.counts))
         counted: list[list[int]] = (members @ np.stack(columns, axis=1)).astype(int).tolist()
         return [
             Counted(
+                **named,
                 portraits=portraits,
                 edits=edits,
                 excluded={reason.value: count for reason, count in zip(reasons, left_out, strict=True) if count},

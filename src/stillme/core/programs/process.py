@@ -64,11 +64,6 @@ class SupervisedProcess:
             os.close(lifeline)
         self.stdin, self.stdout = self._popen.stdin, self._popen.stdout
 
-    @property
-    def pid(self) -> int:
-        """The supervisor's number, and the group's."""
-        return self._popen.pid
-
     def wait(self, seconds: float | None = _LAST_SECONDS) -> int | None:
         """The exit code; None if it still runs."""
         try:

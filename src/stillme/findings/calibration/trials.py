@@ -121,7 +121,7 @@ def _null_answers(
 ) -> RecordedRun:
     """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
     audit = build(
-        editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
+        editors={kind: HonestEditor(HonestEdit(kind=kind)) for kind in honest.load().kinds},
         judges=[{"use": judge, "parameters": parameters, "control_pairs": {"share": 0.0}}],
         portraits=portraits,
         prompts=[known.INSTRUCTION],
