@@ -32,7 +32,7 @@ _FORKS.set_forkserver_preload(
         "stillme.cli.stages",
         "stillme.cli.look",
         "stillme.api.doctor",
-        "stillme.editors.function",
+        "stillme.editors.own",
         "stillme.findings.evidence.sealing",
         "stillme.findings.evidence.sealing",
         "stillme.findings.gate",

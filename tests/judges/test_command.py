@@ -13,7 +13,7 @@ import pytest
 from stillme.api.pipeline import run_stages
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
-from stillme.judges.command import CommandJudge, JudgeCommandParameters
+from stillme.judges.own import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
 from stillme.portraits import portraits
 

@@ -15,7 +15,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
-from stillme.judges.function import FunctionJudge
+from stillme.judges.own import FunctionJudge
 from stillme.runs.store import Store
 
 SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")

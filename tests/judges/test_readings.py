@@ -10,7 +10,7 @@ from PIL import Image
 
 from stillme.core.errors import Refusal
 from stillme.core.types import Abstained, Failed, Pair, Rated
-from stillme.judges.function import FunctionJudge
+from stillme.judges.own import FunctionJudge
 from tests.judges.conftest import ServedJudge
 from tests.judges.test_model import every_provider, seen_by
 from tests.vlm.servers import CHAT, WireFormat

@@ -134,9 +134,9 @@ def calibrate(
     """
     from stillme.cli.progress import progress
     from stillme.findings.calibration import save
-    from stillme.findings.calibration.stress import stress as stressed
     from stillme.findings.calibration.trials import FULL, QUICK
     from stillme.findings.calibration.trials import calibrate as run
+    from stillme.findings.calibration.trials import stress as stressed
     from stillme.work.options import RunOptions
 
     try:

@@ -24,8 +24,8 @@ from stillme.estimates.people import against_people, corrected, with_people
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
 from stillme.runs import RecordedRun, behaviour
+from stillme.runs.behaviour import agreement_of
 from stillme.runs.control_pairs.reading import answered_by
-from stillme.runs.disputes import agreement_of
 
 _log = logging.getLogger(__name__)
 
