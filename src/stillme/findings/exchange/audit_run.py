@@ -68,7 +68,7 @@ def _judge(run: RecordedRun, name: str, table: RowTable, asked: RowsAsked) -> tu
 
 def _axes(run: RecordedRun, judges: Mapping[str, JudgeRecord], table: RowTable, edits: RunEdits) -> Iterator[Problem]:
     """Axes that a judge declares and the file does not score, or the other way. Rows are never changed."""
-    rated = {edits.requests[edit].prompt for edit in set(table.edits)}
+    rated = {edits.requests[edit].prompt for edit in table.edits}
     subcategories = {run.design.prompt_by_id[prompt].subcategory for prompt in rated}
     for name, judge in judges.items():
         declared, scored = judge.capabilities.axes, table.judges[name]

@@ -22,10 +22,11 @@ from stillme.audit.loading import FILE
 from stillme.core.errors import MissingExtra, Problem, StillmeError, did_you_mean
 from stillme.core.files import whole, write_csv, write_json_lines, write_whole
 from stillme.core.tables import counted
+from stillme.core.types import Abstained, Rated
 from stillme.findings.exchange.audit_run import RunEdits, append_rows
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
 from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
-from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
+from stillme.findings.exchange.row_table import RowsAsked, RowTable
 from stillme.runs import RecordedRun, folder_of
 from stillme.runs.store import Store
 from stillme.runs.store.exported import Table, codebook, rows_of, tables_in, with_names
@@ -148,13 +149,12 @@ class _Reading:
 
     def summary(self, table: RowTable, folder: Path) -> RowsSummary:
         """What was read."""
-        outcomes = np.asarray(table.outcome)
         return RowsSummary(
             file=self.file,
             into=folder,
-            edits=len(set(table.edits)),
-            scores=int((outcomes == RATED).sum()),
-            abstained=int((outcomes == ABSTAINED).sum()),
+            edits=len(table.edits),
+            scores=table.count(Rated),
+            abstained=table.count(Abstained),
             judges=tuple(table.judges),
             left_out=self.left_out,
             unread_columns=self.layout.unread,
@@ -171,7 +171,7 @@ def _into_audit(reading: _Reading, store: Store, run: RecordedRun) -> RowsSummar
         _remember(table, store, judge.spec.key, judge.name, edits.place)
     reading.fill(table)
     new, declared = append_rows(table, edits, reading.file, store, reading.asked, run)
-    rated = [edits.requests[edit] for edit in set(table.edits)]
+    rated = [edits.requests[edit] for edit in table.edits]
     return replace(
         reading.summary(table, run.folder),
         new=new,
@@ -202,7 +202,7 @@ def _into_rows(reading: _Reading, folder: Path, run: RecordedRun | None, wait: f
     states = np.asarray(edits.states)[known:]
     return replace(
         reading.summary(table, folder),
-        edits=len(states) or len(set(table.edits)),
+        edits=len(states) or len(table.edits),
         refused=int((states == STATES.index("refused")).sum()),
         failed=int((states == STATES.index("failed")).sum()),
         new=new,
