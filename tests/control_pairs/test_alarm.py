@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stillme.api.pipeline import Ended, RunOptions, run_audit
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.tables.analyses import analyse

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and the formats that several rooms write."""
+"""Files that are written whole or not at all, the formats that several rooms write, and what is kept for this user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Estimates from rows: every mean and rate, by group and between groups."""
+"""Estimates from rows: every mean and rate, by group and between groups.
+
+Gaps also stand whatever the missing answers would have been: by the bounds of Horowitz and Manski (2000).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validity cards: what each instrument measures, on which data, and how far to trust it."""
+"""What instruments measure, and their validity cards: on which data, and how far to trust each."""
 
 from __future__ import annotations
 

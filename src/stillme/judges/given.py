@@ -1,4 +1,16 @@
-"""Judges whose answers are given: by people, by an import, by a script."""
+"""Judges whose answers are given: by people, by an import, by a script.
+
+    [[judges]]
+    use = "imported"
+    name = "our raters"
+    epochs = 3
+    [judges.parameters]
+    source = "raters, spring 2026"
+    kind = "person"
+    axes = ["edit_success", "skin_tone"]
+
+The rows of raters and of an import are in the ledger under the judge's specification, so it is never asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rate edits with a vision-language model."""
+"""Rate edits with a vision-language model; the presets of models.toml are classes of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stillme.judges.questions import (
     judging,
     missing_labels,
 )
-from stillme.judges.readings import ReadingForm
+from stillme.judges.stated import ReadingForm
 from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply, known_models
 from stillme.judges.vlm.settings import KEYS, preset, retired_on
 

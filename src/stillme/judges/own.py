@@ -29,8 +29,7 @@ from stillme.core.protocols import Judge, JudgeCapabilities, Needs
 from stillme.core.redaction import shortened
 from stillme.core.rubric import AXES
 from stillme.core.types import UNPRICED, Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
-from stillme.judges.readings import ratings_of_reading
-from stillme.judges.stated_scores import NO_REASON, Kind, StatedScores, WrongScores, ratings_of
+from stillme.judges.stated import NO_REASON, Kind, StatedScores, WrongScores, ratings_of, ratings_of_reading
 
 SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
 """What a function may ask for, by the names of its parameters."""

@@ -1,4 +1,4 @@
-"""The offline extractor: describes only what can be measured in the image, and leaves out the rest.
+"""Extractors by name, and the offline one: it describes only what can be measured in the image, and no more.
 
 A face that looks away is not described. Skin and hair are described as they appear in this image, and only where the
 light can be trusted: even, and bright enough for the whites of the eyes to be white. Otherwise a dim image would make

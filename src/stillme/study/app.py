@@ -19,9 +19,8 @@ from stillme.study.config import FILE, InvalidStudy, lacking_for_people, warning
 from stillme.study.entry import RequestRefused, invite
 from stillme.study.opening import DATABASE, Study, open_study
 from stillme.study.participant_routes import StudyContext
-from stillme.web.app import Pages, RequestLimit, Site, create_app
+from stillme.web.app import Cookie, Pages, RequestLimit, Site, create_app
 from stillme.web.serving import WebServer
-from stillme.web.sessions import Cookie
 
 _TITLES = {401: "Please open your link again", 404: "There is nothing here"}
 

@@ -1,4 +1,11 @@
-"""Decode pictures that come from anywhere and encode the ones we make, with numpy and Pillow."""
+"""Decode pictures that come from anywhere and encode the ones we make, with numpy and Pillow.
+
+All measurements, judges and pages take pixels for sRGB. Dropping the profile of an AdobeRGB portrait puts ΔE00 2 to 4
+between it and an sRGB edit in which nothing changed.
+
+Read are ICC profiles (RGB, grey, CMYK) in every format, and the PNG chunks sRGB, gAMA and cHRM. Pillow exposes neither
+the PNG chunk cICP nor AVIF's nclx box; EXIF's `ColorSpace` is ignored, as in browsers. Such pictures count as sRGB.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edit with a diffusers pipeline: in this process, or in one process per device."""
+"""Edit with a diffusers pipeline, in this process or in one process per device; presets are classes of their own."""
 
 from __future__ import annotations
 

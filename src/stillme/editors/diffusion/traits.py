@@ -1,4 +1,4 @@
-"""How to call a pipeline class, and what a preset sets: `pipelines.toml` and `presets.toml`, validated."""
+"""How to call a pipeline class, what a preset sets (`pipelines.toml`, `presets.toml`), and an editor's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights: a repository on the hub, a folder or a file, and what identifies their content."""
+"""Weights: a repository on the hub, a folder or a file; what identifies them, and the hub's refusals in words."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillme.audit.design import Design, JudgeRecord
 from stillme.core.files import data_folder, write_json
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.tables import aligned
 from stillme.core.types import Json, Spec
 from stillme.estimates.headlines import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within

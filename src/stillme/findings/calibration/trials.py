@@ -26,7 +26,7 @@ from stillme.core import images, registry
 from stillme.core.errors import Interrupted, StillmeError
 from stillme.core.files import write_whole
 from stillme.core.protocols import Judge
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.throttle import call_with_retry
 from stillme.core.types import ImageFile, Pair, Portrait, Prompt, Rated
 from stillme.editors import known, rendered

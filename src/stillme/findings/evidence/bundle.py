@@ -21,7 +21,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import BUNDLE_SUFFIX, SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
 from stillme.runs import RecordedRun
-from stillme.runs.store.ledger_copy import require_ledger
+from stillme.runs.store.merging import require_ledger
 from stillme.runs.store.opening import LEDGER
 
 FORMAT = 4

@@ -27,7 +27,7 @@ from stillme.findings.tables.estimates import write_tables
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.runs import RecordedRun
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of
-from stillme.runs.store.ledger_copy import row_count
+from stillme.runs.store.merging import row_count
 
 REQUESTS = "requests"
 

@@ -1,4 +1,4 @@
-"""Write a run into one file that names every one of its bytes."""
+"""Write a run into one file that names every one of its bytes, and check such a file offline: hashes, rows, numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from stillme.findings.evidence.bundle import (
 from stillme.findings.evidence.checks import row_stage, table_differences, write_tables_of
 from stillme.runs import RecordedRun
 from stillme.runs.store.exported import codebook
-from stillme.runs.store.ledger_copy import copy_ledger, require_ledger
+from stillme.runs.store.merging import copy_ledger, require_ledger
 from stillme.runs.store.opening import LEDGER
 from stillme.runs.store.pictures import suffix_of
 

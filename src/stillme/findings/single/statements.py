@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import cast
 
 from stillme.core import rubric
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.types import Abstained, Assessment, Failed, Rated
 from stillme.estimates.numbers import decimal, percent
 from stillme.findings.calibration import Calibration, CalibrationVerdict

@@ -1,4 +1,7 @@
-"""Put pairs of known truth among a judge's questions, in the form of the audit's own, and take their answers."""
+"""Put pairs of known truth among a judge's questions, in the form of the audit's own, and take their answers.
+
+The changes are those of calibration, mixed and balanced over skin tones.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from PIL import Image, ImageOps
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core import images
-from stillme.core.rubric.limits import AxisLimits, Truth
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import AxisLimits, Truth, load_limits
 from stillme.core.types import Assessment, Attributes, ImageFile, Json, Pair, Portrait, Prompt, digest
 from stillme.editors import known, rendered
 from stillme.editors.known import CHANGES, Known, KnownParameters

@@ -1,4 +1,14 @@
-"""What a run's control pairs say about a judge: right answers by axis and skin tone, and the alarm."""
+"""What a run's control pairs say about a judge: right answers by axis and skin tone, and the alarm.
+
+There is one chart for changes missed, one for false alarms. The errors that are acceptable come from the judge's
+calibration, at the upper end of its interval, because it rests on few portraits itself. Without one they are the limits
+that a calibration asks for.
+
+A chart notices while answers come in that errors have become more frequent: a Bernoulli CUSUM with an exact limit. Each
+answer has the largest error rate that is still acceptable for it. An error moves the chart up, a right answer down and
+never below zero; the steps are log-likelihood ratios against four times the odds of an error. The limit is computed
+from the chart's Markov chain, so that the probability of a false alarm within a planned number of answers is known.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from stillme.audit.design import JudgeRecord
-from stillme.core.rubric.limits import Truth
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import Truth, load_limits
 from stillme.core.types import Abstained, Assessment, Failed, Interval, Json, NotEstimable, Rated
 from stillme.estimates import numbers
 from stillme.estimates.intervals import wilson

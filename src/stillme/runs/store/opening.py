@@ -1,4 +1,7 @@
-"""Open a ledger for reading: while another process writes, after a crash, and on read-only media."""
+"""The ledger's tables, and how one is opened: while another process writes, after a crash, and on read-only media.
+
+Before 1.0 a ledger of another version is refused, not migrated.
+"""
 
 from __future__ import annotations
 

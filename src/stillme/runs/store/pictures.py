@@ -1,4 +1,4 @@
-"""Pictures by the hash of their bytes: written whole or not at all, each kept once."""
+"""Pictures by the hash of their bytes, written whole or not at all and kept once; and where they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables 4, 7, 19 and 20: what editors do, to all and to each group, and how often role edits follow the stereotype."""
+"""What editors do, to all and to each group (Tables 4, 7, 19, 20), and what a feature prompt changes (5, 21, 26)."""
 
 from __future__ import annotations
 

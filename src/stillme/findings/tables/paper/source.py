@@ -1,4 +1,4 @@
-"""The rows that tables are made from, and whose scores they show."""
+"""The rows that tables are made from, and whose scores they show; single edits that show a failure (Tables 24, 25)."""
 
 from __future__ import annotations
 
