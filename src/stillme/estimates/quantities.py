@@ -174,7 +174,7 @@ class Columns:
         prompts = sorted(range(len(edits.prompts)), key=lambda place: edits.prompts[place].id)
         prompt_rank = np.argsort(np.array(prompts, dtype=np.intp))
         # A row that is there twice counts once.
-        order = np.unique(np.asarray(edits.keys, dtype=np.str_), return_index=True)[1] if len(edits) else _no_rows()
+        order = np.unique(np.asarray(edits.keys, dtype=np.str_), return_index=True)[1]
         return cls(
             edits=edits,
             order=order,
@@ -374,10 +374,6 @@ def by_unit(unit: NDArray[np.intp], mask: Flags, values: Floats) -> Floats:
 def sums_by(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
     """The sum of the values at each of `size` places."""
     return np.bincount(places, weights=values, minlength=size).astype(np.float64)
-
-
-def _no_rows() -> NDArray[np.intp]:
-    return np.zeros(0, dtype=np.intp)
 
 
 NOISE = 1e-12

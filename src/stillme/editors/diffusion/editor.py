@@ -268,7 +268,8 @@ class DiffusersEditor(Editor):
             # Always the same words: a run stops when its first answers fail alike.
             return Failed(error=f"out of memory: not even one edit fits; {self._advice()}", retryable=False)
         # A rejected input stays rejected; a device's fault may pass.
-        return Failed(error=_described(error), retryable=not isinstance(error, (ValueError, TypeError)))
+        described = f"{type(error).__name__}: {str(error).strip()}"[:2000]
+        return Failed(error=described, retryable=not isinstance(error, (ValueError, TypeError)))
 
     def _advice(self) -> str:
         """What needs less memory and is not in use yet."""
@@ -378,10 +379,6 @@ def _devices_of(parameters: DiffusionParameters) -> tuple[str, ...]:
     if parameters.devices == "all":
         return tuple(f"cuda:{number}" for number in range(len(machine.gpus())))
     return parameters.devices
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip()}"[:2000]
 
 
 def _named(title: str, name: str) -> type[DiffusersEditor]:

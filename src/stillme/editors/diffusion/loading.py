@@ -146,14 +146,9 @@ def _checked_index(recipe: Recipe, commit: str) -> dict[str, Any]:
         raise UnusableWeights(problem)
     for name in recipe.parameters.components:
         if name not in index:
-            raise UnusableWeights(
-                f"`components.{name}` is not part of {weights.repo}, which has {', '.join(_parts(index))}"
-            )
+            parts = ", ".join(part for part in index if not part.startswith("_"))
+            raise UnusableWeights(f"`components.{name}` is not part of {weights.repo}, which has {parts}")
     return index
-
-
-def _parts(index: dict[str, Any]) -> list[str]:
-    return [name for name in index if not name.startswith("_")]
 
 
 def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) -> None:

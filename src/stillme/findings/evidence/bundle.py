@@ -310,7 +310,8 @@ def signature_of(sums: str, key: Path) -> bytes:
         command = [tool, "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise StillmeError(f"{_TOOL} could not sign with {key} ({_last_line(done.stderr)}). Give a private key.")
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].rstrip(".")
+            raise StillmeError(f"{_TOOL} could not sign with {key} ({reason}). Give a private key.")
         return file.with_name(file.name + SIGNATURE).read_bytes()
 
 
@@ -346,7 +347,3 @@ def _tool() -> str:
             "use the root: `stillme verify FILE --root HEX`."
         )
     return tool
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[-1].rstrip(".")

@@ -78,7 +78,7 @@ def pseudonym(rater: str) -> str:
 
 
 @dataclass(slots=True)
-class Answer:
+class RowAnswer:
     """All that one rater says of one edit."""
 
     edit: int
@@ -100,7 +100,7 @@ class RowTable:
         """By name: the axes that the judge answers."""
         self.epochs: dict[str, int] = {}
         """By judge: how many answers there are about one edit at most."""
-        self._answers: dict[tuple[int, str, int], Answer] = {}
+        self._answers: dict[tuple[int, str, int], RowAnswer] = {}
         self._raters: dict[tuple[str, int], dict[str, int]] = {}
         """By judge and edit: the place of each rater among those who rated it, by pseudonym."""
         self._names_raters: dict[str, bool] = {}
@@ -111,7 +111,7 @@ class RowTable:
         return {edit for edit, _, _ in self._answers}
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[RowAnswer]:
         """Edit by edit, and of each the judges in the order in which the file names them."""
         order = {judge: place for place, judge in enumerate(self.judges)}
         return sorted(self._answers.values(), key=lambda answer: (answer.edit, order[answer.judge], answer.epoch))
@@ -138,7 +138,7 @@ class RowTable:
         rater = pseudonym(self._layout.cell(row, "rater"))
         epoch = self._epoch(row, judge, edit, rater)
         self.epochs[judge] = max(self.epochs.get(judge, 1), epoch + 1)
-        answer = self._answers.setdefault((edit, judge, epoch), Answer(edit, judge, epoch, rater))
+        answer = self._answers.setdefault((edit, judge, epoch), RowAnswer(edit, judge, epoch, rater))
         word, _, line = row.place.rpartition(" ")
         for axis, rating in ratings.items():
             only = rubric.load().axes[axis].only
@@ -217,7 +217,7 @@ def new_assessments(
 
 
 def _row(
-    answer: Answer, judge: JudgeRecord, edit: RatedEdit, provenance: Mapping[str, str], order: Sequence[str]
+    answer: RowAnswer, judge: JudgeRecord, edit: RatedEdit, provenance: Mapping[str, str], order: Sequence[str]
 ) -> AssessmentRow:
     lines, named = sorted(set(answer.lines.values())), {"rater": answer.rater} if answer.rater else {}
     return AssessmentRow(

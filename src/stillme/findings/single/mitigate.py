@@ -209,13 +209,10 @@ def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None
 def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:
     match prompt:
         case FeaturePrompt(sentence=sentence, dimensions=dimensions):
-            return {"sentence": sentence, "dimensions": dict(dimensions), "labels": _labels_json(sentence)}
+            labels = [{"kind": label.kind, "word": label.word, "start": label.start} for label in lint(sentence)]
+            return {"sentence": sentence, "dimensions": dict(dimensions), "labels": labels}
         case NoFeaturePrompt(reason=reason, retryable=retryable):
             return {"sentence": None, "reason": reason, "retryable": retryable}
-
-
-def _labels_json(text: str) -> list[Json]:
-    return [{"kind": label.kind, "word": label.word, "start": label.start} for label in lint(text)]
 
 
 def _extraction_json(extraction: Extraction) -> dict[str, Json]:
