@@ -25,9 +25,10 @@ from stillme.core.errors import StillmeError
 from stillme.core.images import read_rgb
 from stillme.core.types import Abstained, ImageFile, Portrait, Rated
 from stillme.estimates.intervals import wilson
-from stillme.findings.calibration.honest import OPERATIONS, edits, lightened
+from stillme.findings.calibration.honest import OPERATIONS
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, measure, prepare
+from tests.calibration.guilty import edits, lightened
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "fairface"
 KINDS = ("brightness", "gamma", "s_curve", "contrast", "warm", "cool", "vignette", "background", "relit_background")

@@ -59,7 +59,7 @@ def _write_pairs(folder: Path) -> list[tuple[Path, Path]]:
 
     from stillme.core import images
     from stillme.instruments import faces
-    from stillme.portraits.synthetic import portraits
+    from stillme.portraits import portraits
 
     everyone = sorted(portraits(), key=lambda portrait: portrait.id)
     pairs: list[tuple[Path, Path]] = []

@@ -20,8 +20,7 @@ import s3fs
 
 from bench._figures import note
 from stillme.runs.store.buckets import PicturesInBuckets
-from stillme.runs.store.pictures import Pictures
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.pictures import PicturePlace, Pictures
 from tests.buckets import KEY, SECRET, free_port
 
 COUNT, BYTES = 200, 150_000

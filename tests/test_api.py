@@ -13,7 +13,7 @@ from PIL import Image
 
 import stillme
 from stillme.findings.evidence import seal
-from stillme.portraits.synthetic import portraits as synthetic
+from stillme.portraits import portraits as synthetic
 from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 

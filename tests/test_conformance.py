@@ -18,12 +18,12 @@ from stillme.core import images
 from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Parameters, spec_of
 from stillme.core.types import Abstained, Assessment, Edited, EditOutcome, Failed, Pair, Rated, Refused, Request
 from stillme.editors.folder import Folder
-from stillme.editors.noop import Noop
+from stillme.editors.known import Noop
 from stillme.editors.planted import Planted
 from stillme.instruments.judge import Instruments
-from stillme.judges.scripted import Scripted
+from stillme.judges.given import Scripted
 from stillme.plugins.testing import CHECKS, PROMPTS, check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 PEOPLE = portraits()[:2]
 

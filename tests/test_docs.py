@@ -21,7 +21,7 @@ from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.config import Config
 from stillme.core.protocols import expected_dollars
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.processes import installed, typed
 from tests.runs import fill, people, scores, write_audit

@@ -17,9 +17,9 @@ import nbformat
 import pytest
 import yaml
 
+from stillme import portraits as embedded
+from stillme.api.demo import shrink_into
 from stillme.api.pipeline import run_stages
-from stillme.portraits import synthetic
-from stillme.portraits.copying import shrink_into
 from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 
@@ -79,7 +79,7 @@ def test_a_pipeline_of_ones_own_runs_an_audit(tmp_path: Path, monkeypatch: pytes
     shutil.copy(EXAMPLES / "own_pipeline.py", tmp_path)
     # Here torchvision only works as `allow_torchvision` leaves it, which a process of its own would not know.
     editor = '[executor]\nisolate = false\n[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
-    shrink_into(tmp_path / "small", synthetic.portraits()[:2], longest=128)
+    shrink_into(tmp_path / "small", embedded.portraits()[:2], longest=128)
     short = '[portraits]\nsource = "./small"\n[prompts]\nonly = ["O-01"]\n'
     (tmp_path / "audit.toml").write_text(short + editor + '[[judges]]\nuse = "instruments"\n')
     summary = run_stages(tmp_path, ("edit", "judge"))

@@ -18,8 +18,8 @@ from PIL import Image, ImageFile
 
 from stillme.core import colour, images
 from stillme.core.errors import UnreadableImage
-from stillme.core.images import colour_profiles
-from stillme.portraits.synthetic import portraits
+from stillme.core.images.coding import conversion_of
+from stillme.portraits import portraits
 from tests import profiles
 from tests.pictures import encoded as saved
 
@@ -89,7 +89,7 @@ def test_gamma_and_primaries_of_a_png_are_read_as_its_profile_would_be():
 def test_srgb_stays_as_it_is(data: bytes):
     assert np.array_equal(images.read_rgb(data), SKIN)
     with Image.open(io.BytesIO(data)) as picture:
-        assert colour_profiles.conversion_of(picture).is_identity
+        assert conversion_of(picture).is_identity
 
 
 def test_a_profile_is_known_by_its_colours_not_by_its_name():

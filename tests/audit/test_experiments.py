@@ -13,7 +13,7 @@ import pytest
 
 from stillme import audit
 from stillme.audit.experiments import EXPERIMENTS, Experiment, Setup, experiment
-from stillme.audit.labels import factors_like_papers, genders_of
+from stillme.audit.grid import factors_like_papers, genders_of
 from stillme.audit.template import small_audit
 from stillme.core import rubric
 from stillme.core.errors import InvalidAudit, StillmeError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stillme.audit.grid import Sample, draw
 from stillme.core import prompts
 from stillme.core.types import Portrait
-from stillme.portraits.synthetic import portraits as embedded
+from stillme.portraits import portraits as embedded
 from tests.records import portrait, prompt
 
 EDITORS = ("flux", "step1x", "qwen")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.core.rubric.limits import load
+from stillme.core.rubric import load_limits as load
 from stillme.core.types import Rated, Rating, Request
 from stillme.estimates import estimate
 from stillme.findings.calibration import CalibrationVerdict, records

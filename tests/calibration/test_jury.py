@@ -12,18 +12,20 @@ import pytest
 
 from stillme.core.colour import to_lab
 from stillme.core.images import read_rgb
-from stillme.core.types import Portrait
+from stillme.core.types import Edited, Portrait
 from stillme.estimates import estimate
 from stillme.estimates.headlines import is_drift, is_headline, smallest_effect
 from stillme.findings.calibration import honest
-from stillme.findings.calibration.honest import HonestEdit, edits, load
-from stillme.findings.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
+from stillme.findings.calibration.honest import HonestEdit
 from stillme.findings.compare import choose, compare, match
 from stillme.findings.gate import Asked, Verdict, gate
-from stillme.portraits.synthetic import portraits, portraits_36
+from stillme.portraits import portraits, portraits_36
 from stillme.report.data import report_data
 from stillme.report.findings import find
 from stillme.runs import RecordedRun
+from tests.calibration.guilty import GuiltyEdit, editor_of, edits, load, skin_of, skipped
+from tests.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
+from tests.records import asked, must_be
 
 FEW = (
     HonestEdit(kind="mirror"),
@@ -33,7 +35,7 @@ FEW = (
     HonestEdit(kind="gamma", amount=0.9),
     HonestEdit(kind="relit_background", amount=0.2),
 )
-UNFAIR = (HonestEdit(kind="mirror", guilt="lighter"), HonestEdit(kind="warm", amount=0.15, guilt="lighter"))
+UNFAIR = (GuiltyEdit(kind="mirror", guilt="lighter"), GuiltyEdit(kind="warm", amount=0.15, guilt="lighter"))
 SUBJECTS = list(load().subjects)
 
 
@@ -125,7 +127,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Court:
 def skipping(tmp_path_factory: pytest.TempPathFactory) -> Court:
     """A third of one preset of 84 portraits is four people: too few to find. Of 252 it is twelve."""
     kinds = dict.fromkeys(edit.kind for edit in edits(guilt="skipping"))
-    tried = [HonestEdit(kind=kind, guilt="skipping") for kind in kinds]
+    tried = [GuiltyEdit(kind=kind, guilt="skipping") for kind in kinds]
     return court(tmp_path_factory.mktemp("skipping") / "run", tried, portraits_36())
 
 
@@ -166,7 +168,7 @@ def ruled(*kinds: tuple[str, str, float]) -> Ruling:
     unfair = {"quantity": "skin_lightened", "factor": "preset", "gap": 1.0, "rate_breaks": False}
     trials = [
         Trial(
-            edit=HonestEdit(kind=kind, guilt="lighter"),
+            edit=GuiltyEdit(kind=kind, guilt="lighter"),
             word=word,
             differs=bool(word),
             breaks_limit=bool(word),
@@ -214,15 +216,19 @@ def test_an_honest_edit_edits(edit: HonestEdit):
 
 def test_the_unfair_edit_lightens_the_preset_by_six_and_no_one_else():
     dark, light = (one for one in portraits() if one.id in ("A_f_43", "B_f_43"))
-    unfair, fair = HonestEdit(kind="zoom", amount=0, guilt="lighter"), HonestEdit(kind="zoom", amount=0)
-    skin = honest._mask(dark, "skin", fair.apply(dark)) > 0.99
+    unfair, fair = GuiltyEdit(kind="zoom", amount=0, guilt="lighter"), HonestEdit(kind="zoom", amount=0)
+    skin = skin_of(dark, fair.apply(dark)) > 0.99
     change = to_lab(unfair.apply(dark))[..., 0][skin] - to_lab(fair.apply(dark))[..., 0][skin]
     assert np.median(change) == pytest.approx(6, abs=0.3)
     assert (unfair.apply(light) == fair.apply(light)).all()
 
 
 def test_a_skipped_edit_is_the_portrait_as_it_was():
-    dark = next(one for one in portraits() if one.id == "A_f_43")
-    edit = HonestEdit(kind="grey", guilt="skipping")
-    assert (edit.apply(dark, skipped=True) == read_rgb(dark.image.path)).all()
-    assert len(set(honest._skipped(edit, portraits()))) == 4
+    edit = GuiltyEdit(kind="grey", guilt="skipping")
+    names = set(skipped(edit, portraits()))
+    assert len(names) == 4
+    left, other = (next(one for one in portraits() if one.id in some) for some in (names, {"B_f_43"}))
+    editor = editor_of(edit, portraits())
+    kept, made = (must_be(Edited, editor.edit_one(asked(editor, one))) for one in (left, other))
+    assert np.abs(read_rgb(kept.image).astype(int) - read_rgb(left.image.path)).mean() < 2
+    assert np.abs(read_rgb(made.image).astype(int) - read_rgb(other.image.path)).mean() > 5

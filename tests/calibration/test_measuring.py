@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stillme.audit.design import JudgeRecord
-from stillme.core.rubric.limits import load
+from stillme.core.rubric import load_limits as load
 from stillme.core.types import Spec
 from stillme.editors.known import prompts
 from stillme.estimates.rows import RatingState, Scores

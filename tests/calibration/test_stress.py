@@ -15,7 +15,7 @@ from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Abstained, Assessment, Pair, Rated
 from stillme.findings.calibration.records import Calibration, read
 from stillme.findings.calibration.records import stress_table as table
-from stillme.findings.calibration.stress import stress
+from stillme.findings.calibration.trials import stress
 
 AXES = ("edit_success", "skin_tone", "gender_change")
 PAIRS = 3

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from stillme.core.errors import StillmeError
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import invoke, parse
 
 Type = Callable[..., str]

@@ -13,8 +13,7 @@ from stillme.audit import Audit
 from stillme.audit.building import build
 from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
 from stillme.core.types import Assessment, Failed, Pair, Rated, Rating
-from stillme.runs.control_pairs.asking import planned
-from stillme.runs.control_pairs.pairs import KnownPair, scored
+from stillme.runs.control_pairs.asking import KnownPair, planned, scored
 from tests.pictures import noise
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from stillme.api.pipeline import Ended, RunOptions, run_audit
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.findings.gate import Asked, Verdict, gate
 from stillme.findings.gate.verdict_text import as_text
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import RecordedRun
-from stillme.runs.control_pairs.pairs import drawn
-from stillme.runs.control_pairs.scoring import (
+from stillme.runs.control_pairs.asking import drawn
+from stillme.runs.control_pairs.reading import (
     FALSE_ALARMS,
     Chart,
     Charts,

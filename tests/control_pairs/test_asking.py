@@ -9,7 +9,7 @@ from PIL import Image
 
 from stillme.api.pipeline import Ended, RunOptions, run_audit
 from stillme.runs import RecordedRun
-from stillme.runs.control_pairs.pairs import drawn
+from stillme.runs.control_pairs.asking import drawn
 from stillme.runs.store import Store
 from stillme.work.stages import work
 from tests.control_pairs.conftest import AXES, Knowing, Make

@@ -11,8 +11,7 @@ from stillme.curation.decisions import Log
 from stillme.curation.measuring import read_checks
 from stillme.curation.pools import Pools
 from stillme.curation.workspace import NotAllowed, Workspace, clean_name
-from stillme.web.app import Site
-from stillme.web.sessions import KeyHolders, csrf_of
+from stillme.web.app import KeyHolders, Site, csrf_of
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="Curate", package="stillme.curation")

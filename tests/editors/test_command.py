@@ -22,9 +22,9 @@ from stillme.core import images
 from stillme.core.errors import InvalidAudit
 from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refused, Request
-from stillme.editors.command import CommandEditor, EditorCommandParameters
+from stillme.editors.own import CommandEditor, EditorCommandParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.pictures import on_its_side
 from tests.processes import all_end
 from tests.records import asked, must_be

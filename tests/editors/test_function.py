@@ -18,9 +18,9 @@ from stillme.core import images
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Editor
 from stillme.core.types import Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
-from stillme.editors.function import FunctionEditor
+from stillme.editors.own import FunctionEditor
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from stillme.runs.store import Store
 from tests.pictures import encoded, on_its_side
 from tests.records import asked, must_be

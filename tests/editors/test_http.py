@@ -16,7 +16,7 @@ from stillme.core.protocols import Editor
 from stillme.core.types import Edited, EditOutcome, Failed, Refused
 from stillme.editors.http import HttpEditor, HttpEditorParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving

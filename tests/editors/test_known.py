@@ -12,7 +12,7 @@ from stillme.core.types import Edited, Portrait, Prompt
 from stillme.editors import known, rendered
 from stillme.editors.known import Known, KnownParameters
 from stillme.editors.rendered import Rendered, RenderedParameters
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.records import asked, portrait
 
 PROMPTS = {prompt.id: prompt for prompt in known.prompts()}

@@ -14,7 +14,7 @@ from stillme.core import colour, images
 from stillme.core.types import Edited, ImageFile, Portrait, digest
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.editors.regions import lab_of, move
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.records import asked
 
 ALL_COLOURS = np.stack(np.meshgrid(*[np.arange(0, 256, 5, dtype=np.uint8)] * 3), axis=-1).reshape(-1, 3)

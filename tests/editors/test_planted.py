@@ -11,7 +11,7 @@ from stillme.core import colour, images
 from stillme.core.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.instruments import faces
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.records import asked, must_be
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")

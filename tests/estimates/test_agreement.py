@@ -15,13 +15,33 @@ from scipy import stats
 from stillme.core.errors import StillmeError
 from stillme.core.types import NotEstimable
 from stillme.estimates import EditState, RatingState, Scores, Settings
-from stillme.estimates.agreement import agreement, alpha, cohen, fleiss
+from stillme.estimates.agreement import (
+    Level,
+    Weights,
+    agreement,
+    alpha_measure,
+    cohen_measure,
+    fleiss_measure,
+    without_noise,
+)
 from stillme.estimates.people import Corrected, against_people, corrected, disagreement, draw_unequally, mean_of
 
 from .worlds import ordinal, people, rows
 
 quick = Settings(factors=())
 LEVELS = ("nominal", "ordinal", "interval")
+
+
+def fleiss(table: np.ndarray) -> float:
+    return fleiss_measure(without_noise(table)).value
+
+
+def alpha(table: np.ndarray, level: Level = "interval") -> float:
+    return alpha_measure(without_noise(table), level).value
+
+
+def cohen(one: np.ndarray, other: np.ndarray, weights: Weights = "none") -> float:
+    return cohen_measure(without_noise(np.stack([one, other], axis=1).astype(float)), weights).value
 
 
 def tables(missing: bool) -> st.SearchStrategy[np.ndarray]:

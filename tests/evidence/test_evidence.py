@@ -23,7 +23,7 @@ from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, sums_of
 from stillme.core.types import Assessment, Failed, Rating, Refused, Request
-from stillme.findings.evidence import Verification, opened_bundle, seal, verify, verifying
+from stillme.findings.evidence import Verification, opened_bundle, seal, sealing, verify
 from stillme.runs import RecordedRun
 from stillme.runs.store import AssessmentRow, Store
 from tests.command_lines import invoke, ran
@@ -189,7 +189,7 @@ def test_a_changed_row_is_not_the_file_that_was_sealed_and_nothing_is_computed(
     def gone(*_: object) -> None:
         raise AssertionError("rows were read that are not what was sealed")
 
-    monkeypatch.setattr(verifying, "require_ledger", gone)
+    monkeypatch.setattr(sealing, "require_ledger", gone)
     verification = verify(forge(better, reseal=False))
     assert first(verification).startswith("stillme.sqlite (is not the file that was sealed): expected ")
     assert len(verification.differences) == 1

@@ -17,7 +17,7 @@ from stillme.api.pipeline import run_stages
 from stillme.core.errors import MissingExtra
 from stillme.core.types import Assessment, Rating, Refused, Request
 from stillme.findings.exchange import export_run
-from stillme.findings.exchange import exported_rows as writers
+from stillme.findings.exchange import rows as writers
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.runs.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names

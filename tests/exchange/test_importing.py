@@ -19,7 +19,7 @@ from stillme.core.files import write_csv
 from stillme.estimates.rows import Scores
 from stillme.findings.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.findings.exchange.audit_run import judge_table
-from stillme.judges.imported import Imported, ImportedParameters
+from stillme.judges.given import Imported, ImportedParameters
 from stillme.runs import RecordedRun
 from tests.command_lines import invoke, ran
 

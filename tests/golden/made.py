@@ -15,6 +15,7 @@ import tomli_w
 from PIL import Image
 
 import stillme
+from stillme.api.demo import shrink_into
 from stillme.api.pipeline import run_stages
 from stillme.audit.design import JudgeRecord, RecordedRequest
 from stillme.audit.experiments import Experiment, experiment
@@ -33,8 +34,7 @@ from stillme.core.types import (
     Request,
 )
 from stillme.findings.exchange import ColumnMapping, RowsAsked, import_rows
-from stillme.portraits.copying import shrink_into
-from stillme.portraits.synthetic import portraits as embedded
+from stillme.portraits import portraits as embedded
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.study.app import build

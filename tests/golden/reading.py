@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import stillme
 from stillme.cli import cli
 from stillme.estimates import EditState, RatingState
-from stillme.findings.tables.analyses import ANALYSES, Material
+from stillme.findings.tables.analyses import ANALYSES
 from stillme.findings.tables.estimates import row_of
 from stillme.findings.tables.paper import PaperTable
 from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, Share, Words
@@ -95,9 +95,8 @@ def _of_run(name: str, folder: Path) -> tuple[Document, Document]:
     with stillme.open(folder) as run:
         numbers["states"] = _states(run)
         numbers["estimates"], words["estimates"] = _split(run.estimates(all=True))
-        material = Material(run=run)
         for analysis in RUNS.get(name, ()):
-            rows = [row_of(result) for result in ANALYSES[analysis](material)]
+            rows = [row_of(result) for result in ANALYSES[analysis](run)]
             assert rows, f"{name} has no {analysis}"
             numbers[analysis], words[analysis] = _split(rows)
         for table in run.tables() if name in _PAPERS_TABLES_OF else ():

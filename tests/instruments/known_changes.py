@@ -13,7 +13,7 @@ from PIL import Image
 from stillme.core.colour import lab_to_linear, to_lab, to_linear, to_srgb
 from stillme.core.images import read_rgb
 from stillme.instruments import faces
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.pictures import encoded
 
 Picture = NDArray[np.uint8]

@@ -4,11 +4,12 @@ import cv2
 import numpy as np
 import pytest
 
-from stillme.findings.calibration.honest import OPERATIONS, HonestEdit, edits, load
+from stillme.findings.calibration.honest import OPERATIONS, HonestEdit, load
 from stillme.instruments import faces
+from stillme.instruments.cards import NOT_VISIBLE, VISIBLE
 from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
-from stillme.instruments.quantities import NOT_VISIBLE, VISIBLE
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
+from tests.calibration.guilty import edits
 from tests.instruments.known_changes import (
     background_tinted,
     clothes_tinted,

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from stillme.core.images import read_rgb
 from stillme.instruments import faces
+from stillme.instruments.cards import DESCRIBED
 from stillme.instruments.domain import describe, drawn, rule, withhold
 from stillme.instruments.measurements import measure
-from stillme.instruments.quantities import DESCRIBED
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 Picture = NDArray[np.uint8]
 

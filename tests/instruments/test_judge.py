@@ -15,8 +15,8 @@ from stillme.core.rubric import load as load_rubric
 from stillme.core.types import Abstained, Assessment, ImageFile, Pair, Prompt, Rated
 from stillme.instruments import judge as judging
 from stillme.instruments import measurements
+from stillme.instruments.cards import DESCRIBED, QUANTITIES, SCALES, SKIN
 from stillme.instruments.judge import InstrumentParameters, Instruments
-from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 from tests.instruments.known_changes import clothes_tinted, lighter, one, some
 

@@ -16,19 +16,21 @@ from PIL import Image
 
 from stillme.core.errors import UnreadableImage
 from stillme.core.rubric import load as load_rubric
-from stillme.instruments.cards import cards
-from stillme.instruments.fingerprint import _meaning, code_hash
+from stillme.instruments.cards import QUANTITIES, cards
 from stillme.instruments.judge import Instruments
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.overlay import draw, overlay
-from stillme.instruments.quantities import QUANTITIES
 from stillme.instruments.thresholds import load_thresholds
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.instruments.known_changes import clothes_tinted, one
 from tests.pictures import animated, bomb, encoded, turned
 from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools" / "models"))
+
+from fingerprint import _meaning, code_hash  # noqa: E402
+
 NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
 
 

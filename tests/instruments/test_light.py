@@ -12,11 +12,12 @@ from PIL import Image
 
 from stillme.core.images import read_rgb
 from stillme.core.types import Portrait
-from stillme.findings.calibration.honest import OPERATIONS, lightened
+from stillme.findings.calibration.honest import OPERATIONS
 from stillme.instruments.judge import skin_tone
 from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
 from stillme.instruments.thresholds import load_thresholds
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
+from tests.calibration.guilty import lightened
 
 Picture = NDArray[np.uint8]
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stillme.api.demo import LONGEST
+from stillme.api.demo import LONGEST, shrink_into
 from stillme.core.images import read_rgb
 from stillme.instruments import faces, identity
 from stillme.instruments.faces import detection, landmarks, memory
 from stillme.instruments.faces.memory import describe
-from stillme.instruments.fingerprint import code_hash
-from stillme.portraits.copying import shrink_into
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
+
+sys.path.append(str(Path(__file__).parents[2] / "tools" / "models"))
+
+from fingerprint import code_hash
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from stillme.core.types import Portrait
+from stillme.instruments.cards import DESCRIBED
 from stillme.instruments.heads import Conformal, heads
 from stillme.instruments.identity import cut_for, in_words
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.quality import read_quality
-from stillme.instruments.quantities import DESCRIBED
 from stillme.instruments.thresholds import load_thresholds
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.instruments.known_changes import exposed, jpeg, one, portrait
 
 SAME = {

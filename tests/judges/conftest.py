@@ -10,7 +10,7 @@ import pytest
 
 from stillme.core.types import ImageFile, Pair, Prompt
 from stillme.judges.model import Vlm
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.vlm.conftest import Serve, serving_to
 from tests.vlm.conftest import _keys as _keys
 from tests.vlm.servers import write_images

@@ -11,9 +11,9 @@ import pytest
 
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Rated
-from stillme.judges.command import CommandJudge, JudgeCommandParameters
+from stillme.judges.own import CommandJudge, JudgeCommandParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.judges.conftest import PAIR
 
 BRIGHTER = """

@@ -14,7 +14,7 @@ from stillme import audit
 from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated
-from stillme.judges.function import FunctionJudge
+from stillme.judges.own import FunctionJudge
 from tests.judges.conftest import AGING, SUIT
 
 AXES = ("edit_success", "skin_tone")

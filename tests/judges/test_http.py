@@ -11,9 +11,9 @@ import pytest
 
 from stillme.core import images
 from stillme.core.types import Abstained, Assessment, Rated
-from stillme.judges.http import HttpJudge, HttpJudgeParameters
+from stillme.judges.own import HttpJudge, HttpJudgeParameters
 from stillme.plugins.testing import check_plugin
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 from tests.judges.conftest import PAIR, SUIT
 

@@ -21,11 +21,10 @@ from pydantic import ValidationError
 from stillme.audit.design import assessment_key
 from stillme.core import rubric
 from stillme.core.protocols import Judge
-from stillme.core.rubric.judging import judging
 from stillme.core.types import Abstained, Failed, ImageFile, Pair, Rated, Spec
 from stillme.judges import model as judge_model
-from stillme.judges.model import Vlm
-from stillme.judges.named import Claude, Gemini3Flash, Gpt5Mini, OpenAICompatible
+from stillme.judges.model import Claude, Gemini3Flash, Gpt5Mini, OpenAICompatible, Vlm
+from stillme.judges.questions import judging
 from tests.judges.conftest import AGING, ROLE, SUIT, answer, observations, role_answer
 from tests.records import portrait
 from tests.vlm.conftest import Serve, every_provider

@@ -10,7 +10,7 @@ from PIL import Image
 
 from stillme.core.errors import Refusal
 from stillme.core.types import Abstained, Failed, Pair, Rated
-from stillme.judges.function import FunctionJudge
+from stillme.judges.own import FunctionJudge
 from tests.vlm.conftest import Serve, every_provider
 from tests.vlm.servers import CHAT, WireFormat
 

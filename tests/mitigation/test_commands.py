@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from stillme.core.errors import StillmeError
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import invoke, ran
 from tests.editors.hosted.loopback import serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED

@@ -10,11 +10,10 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.types import Failed, ImageFile
-from stillme.mitigation.extractors import feature_prompt
 from stillme.mitigation.features import Declined, Described, NoFeaturePrompt
 from stillme.mitigation.labels import lint
-from stillme.mitigation.measured import MeasuredExtractor
-from stillme.portraits.synthetic import portraits
+from stillme.mitigation.measured import MeasuredExtractor, feature_prompt
+from stillme.portraits import portraits
 from tests.records import must_be
 
 SOME = portraits()[::6]

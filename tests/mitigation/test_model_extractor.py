@@ -11,7 +11,6 @@ import pytest
 from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
 from stillme.judges.vlm import Malformed, ModelAnswered, ModelDeclined, ModelSettings, Question, Reply
-from stillme.mitigation.extractors import extractor_named, feature_prompt
 from stillme.mitigation.features import (
     Declined,
     Described,
@@ -22,8 +21,9 @@ from stillme.mitigation.features import (
     extraction_key,
     merge,
 )
+from stillme.mitigation.measured import extractor_named, feature_prompt
 from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.records import must_be
 
 IMAGE = portraits()[0].image

@@ -13,7 +13,7 @@ from PIL import Image
 from stillme.audit.config import Config
 from stillme.mitigation.arms import placebo
 from stillme.mitigation.labels import lint
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import ran
 from tests.test_docs import ROOT, blocks
 

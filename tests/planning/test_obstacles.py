@@ -17,8 +17,8 @@ from stillme.core.errors import InvalidAudit
 from stillme.editors.diffusion.machine import Gpu
 from stillme.findings.plan import PlanOptions, plan_audit
 from stillme.findings.plan.costs import published
-from stillme.judges.scripted import Scripted
-from stillme.portraits.synthetic import portraits
+from stillme.judges.given import Scripted
+from stillme.portraits import portraits
 from tests.editors.hosted.loopback import Says, serving
 
 Write = Callable[..., Path]
@@ -49,7 +49,7 @@ def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero
 ):
     # A class of its own: what a class has is remembered once somebody asked whether it is `Priced`.
     unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
-    monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
+    monkeypatch.setattr("stillme.judges.given.Scripted", unpriced)
     planned = plan_audit(write_audit(extra="[budget]\ndollars = 5"))
     assert any("$5.00 cannot be kept: the price of judge 'scripted'" in line for line in planned.obstacles)
     assert "Total cost unknown: no price for scripted" in planned.as_text()

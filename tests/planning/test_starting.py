@@ -14,7 +14,7 @@ from stillme.api.pipeline import run_stages
 from stillme.audit.grid import CellNames, draw_among, read_cells
 from stillme.core import registry
 from stillme.core.errors import StillmeError
-from stillme.portraits.synthetic import portraits as embedded
+from stillme.portraits import portraits as embedded
 from tests.command_lines import invoke as stillme
 from tests.command_lines import ran
 from tests.runs import rated_elsewhere

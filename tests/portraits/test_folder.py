@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from stillme import portraits as embedded
 from stillme import portraits as room
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core import images
 from stillme.core.errors import InvalidPortraits
-from stillme.portraits import synthetic
 from stillme.portraits.folder import check, colour_note
 
 
@@ -71,7 +71,7 @@ def test_a_profile_that_cannot_be_read_is_said_and_stops_nothing(portraits: Path
 
 
 def test_the_embedded_set_is_counterfactual_and_readable():
-    portraits = synthetic.portraits()
+    portraits = embedded.portraits()
     blocks = {portrait.block for portrait in portraits}
     presets = {portrait.attributes["preset"] for portrait in portraits}
     cells = {(portrait.block, portrait.attributes["preset"]) for portrait in portraits}
@@ -82,8 +82,8 @@ def test_the_embedded_set_is_counterfactual_and_readable():
 
 
 def test_the_larger_set_has_three_identities_in_every_cell_and_begins_with_the_smaller_one():
-    larger = synthetic.portraits_36()
-    assert larger[:84] == synthetic.portraits()
+    larger = embedded.portraits_36()
+    assert larger[:84] == embedded.portraits()
     assert len(larger) == len({portrait.id for portrait in larger}) == len({p.image.sha256 for p in larger}) == 252
     blocks: dict[str, list[str]] = {}
     cells: dict[str, set[str]] = {}

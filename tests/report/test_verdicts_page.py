@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.core.rubric.readings import RACE
+from stillme.core.rubric import RACE
 from stillme.estimates import EditState, RatingState
 from stillme.estimates.directions import Group, Tallies
 from stillme.estimates.headlines import CONTROL_PAIRS, blind_on

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.core.rubric.readings import TOWARD_REFERENCE
+from stillme.core.rubric import TOWARD_REFERENCE
 from stillme.runs import RecordedRun
 
 READER = '''

@@ -13,7 +13,7 @@ from stillme import audit as audits
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import InvalidAudit, UnknownName
 from stillme.core.prompts import diagnostic, roles, stereotyped_gender
-from stillme.core.rubric.readings import TOWARD_REFERENCE, TOWARD_STEREOTYPE
+from stillme.core.rubric import TOWARD_REFERENCE, TOWARD_STEREOTYPE
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates.directions import Shift
 from stillme.findings.compare import choose, compare, comparison_text, match

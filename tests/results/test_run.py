@@ -15,7 +15,7 @@ import pytest
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.design import is_edited
 from stillme.core import registry
-from stillme.judges.scripted import Scripted
+from stillme.judges.given import Scripted
 from stillme.runs import RecordedRun
 from tests.command_lines import invoke, ran
 from tests.runs import fill, group, luck, people, scores, write_audit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillme.core.rubric.limits import load
+from stillme.core.rubric import load_limits as load
 from stillme.findings.calibration import Calibration, CalibrationVerdict
 from stillme.instruments.judge import Instruments
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.editors.regions import regions_of
-from stillme.instruments.quantities import CHANGED, DESCRIBED
-from stillme.portraits.synthetic import portraits
+from stillme.instruments.cards import CHANGED, DESCRIBED
+from stillme.portraits import portraits
 from tests.command_lines import ran
 
 

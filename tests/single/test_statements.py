@@ -16,7 +16,7 @@ from stillme.core import images
 from stillme.core.types import Abstained, Assessment, Rated, Rating
 from stillme.findings.calibration import save
 from stillme.findings.single.statements import Statement, statements
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from tests.command_lines import ran
 from tests.instruments.known_changes import Picture, jpeg, lighter, portrait
 from tests.single.calibrations import calibration

@@ -10,7 +10,7 @@ import pytest
 
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
-from stillme.judges.scripted import Scripted
+from stillme.judges.given import Scripted
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from tests.records import small_audit

@@ -22,12 +22,11 @@ from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
 from stillme.core.registry import PluginRecipe
-from stillme.editors.noop import Noop
+from stillme.editors.known import Noop
 from stillme.portraits import synthetic
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import pictures_at
-from stillme.runs.store.pictures import UNFINISHED
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.pictures import UNFINISHED, PicturePlace
 from stillme.work.executors import executor_of
 from stillme.work.ray_cluster import places_for
 from stillme.work.ray_executor import RayWorker, WorkerActor

@@ -10,8 +10,8 @@ import numpy as np
 from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.core import images
 from stillme.core.types import Edited, EditOutcome, Failed, Request
-from stillme.editors.noop import Noop
-from stillme.portraits.synthetic import portraits
+from stillme.editors.known import Noop
+from stillme.portraits import portraits
 from stillme.runs.store import Store
 from stillme.runs.store.pictures import Pictures
 from stillme.work.workers import EditWorker

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.core.registry import plugin_class
 from stillme.core.types import Assessment, EditOutcome, Failed, Pair, Request
-from stillme.editors.noop import Noop
-from stillme.judges.scripted import Scripted
+from stillme.editors.known import Noop
+from stillme.judges.given import Scripted
 from stillme.work import tasks
 from stillme.work.edits import lanes_of
 from stillme.work.executors import Local
@@ -155,7 +155,7 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     write_audit: Write, monkeypatch: pytest.MonkeyPatch
 ):
     unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
-    monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
+    monkeypatch.setattr("stillme.judges.given.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
     with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--allow-unknown-cost"):
         run_stages(folder, WORK)

@@ -21,8 +21,7 @@ from stillme.core.types import ImageFile
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import MARK, PicturesInBuckets, PicturesToShow, pictures_at
 from stillme.runs.store.buckets import Bucket as StillmeBucket
-from stillme.runs.store.pictures import DAMAGED, Pictures
-from stillme.runs.store.places import HERE, PicturePlace
+from stillme.runs.store.pictures import DAMAGED, HERE, PicturePlace, Pictures
 from tests.buckets import SECRET, Bucket, Fault
 
 PICTURE = b"\x89PNG" + bytes(range(256)) * 20

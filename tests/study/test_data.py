@@ -17,7 +17,7 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
-from stillme.findings.tables.analyses import ANALYSES, Material
+from stillme.findings.tables.analyses import ANALYSES
 from stillme.runs import RecordedRun
 from stillme.study import items
 from stillme.study.app import build
@@ -318,7 +318,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
             for row in np.flatnonzero(~np.isnan(score.value))
         }
         assert rated == pytest.approx(drawn)
-        ANALYSES["corrected"](Material(run=opened))
+        ANALYSES["corrected"](opened)
         weighed = corrected.call_args.kwargs["chances"]
     assert weighed is gathered.chances
 

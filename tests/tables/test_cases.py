@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from stillme.estimates import Settings
-from stillme.findings.tables.paper.cases import CASES, table_24, table_25
-from stillme.findings.tables.paper.source import Source
+from stillme.findings.tables.paper.source import CASES, Source, table_24, table_25
 from stillme.findings.tables.paper.table import Words
 from tests.estimates import worlds
 

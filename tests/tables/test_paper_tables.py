@@ -17,8 +17,16 @@ from stillme.api.pipeline import run_stages
 from stillme.core.types import Interval
 from stillme.estimates import EditState, Genders, RatingState, Scores, Settings, estimate, paired_effects
 from stillme.findings.tables.paper import NUMBERS, Chosen, PaperTable, as_csv, as_latex, as_markdown, make_tables
-from stillme.findings.tables.paper.diagnosis import AXES, table_4, table_7, table_19, table_20
-from stillme.findings.tables.paper.mitigation import table_5, table_21, table_26
+from stillme.findings.tables.paper.diagnosis import (
+    AXES,
+    table_4,
+    table_5,
+    table_7,
+    table_19,
+    table_20,
+    table_21,
+    table_26,
+)
 from stillme.findings.tables.paper.people import table_6, table_18
 from stillme.findings.tables.paper.source import Source
 from stillme.findings.tables.paper.table import Absent, Cell, Count, Number, TableRow, Words

@@ -21,13 +21,26 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
 from stillme import web
+from stillme.core.addresses import is_loopback
 from stillme.core.errors import MissingExtra, StillmeError
-from stillme.web.app import Pages, Site, create_app, number_in, read_form
+from stillme.web.app import (
+    Cookie,
+    Holder,
+    KeyHolders,
+    Pages,
+    RequestLimit,
+    Site,
+    create_app,
+    csrf_of,
+    holder_of,
+    new_token,
+    number_in,
+    read_form,
+    require_csrf,
+    token_hash,
+)
 from stillme.web.database import append_only, open_database
-from stillme.web.guard import RequestLimit
-from stillme.web.hosts import is_loopback
 from stillme.web.serving import WebServer
-from stillme.web.sessions import Cookie, Holder, KeyHolders, csrf_of, holder_of, new_token, require_csrf, token_hash
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="A test", package="stillme.web")

@@ -10,6 +10,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
+from fingerprint import code_hash
 
 from stillme.api.demo import write_demo
 from stillme.core.images import read_rgb
@@ -17,7 +18,6 @@ from stillme.instruments import faces
 from stillme.instruments.faces import memory
 from stillme.instruments.faces.landmarks import Mesh
 from stillme.instruments.faces.memory import describe, drawn
-from stillme.instruments.fingerprint import code_hash
 from stillme.portraits.folder import load
 
 

@@ -30,7 +30,7 @@ from stillme.core.colour import to_linear, to_srgb
 from stillme.core.files import sha256_of
 from stillme.instruments import faces
 from stillme.instruments.domain import describe, rule
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 Picture = NDArray[np.uint8]
 DOMAIN = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "domain.npz"

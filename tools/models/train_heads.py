@@ -34,7 +34,7 @@ from stillme.instruments.faces import person_mask
 from stillme.instruments.heads import Conformal, Heads
 from stillme.instruments.identity import describe, distance
 from stillme.instruments.scene import Person, look
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 
 INSTRUMENTS = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments"
 FOLDS = 10

@@ -19,11 +19,11 @@ import cv2
 import numpy as np
 import tomli_w
 from augment import exposed, framed, mild
+from fingerprint import code_hash
 
 from stillme.core.colour import lab_to_linear, to_lab, to_srgb
 from stillme.core.images import read_rgb
 from stillme.instruments import faces
-from stillme.instruments.fingerprint import code_hash
 from stillme.instruments.identity import distance
 from stillme.instruments.measurements import FaceReading, measure, prepare
 from stillme.instruments.scene import Person

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.audit.loading import FILE
 from stillme.audit.template import small_audit
-from stillme.core import rubric
+from stillme.core import images, rubric
 from stillme.core.errors import Interrupted, StillmeError
-from stillme.core.files import write_whole
-from stillme.core.types import Interval, PlantedGap
-from stillme.portraits.copying import shrink_into
-from stillme.portraits.synthetic import portraits
+from stillme.core.files import write_csv, write_whole
+from stillme.core.types import Interval, PlantedGap, Portrait
+from stillme.portraits import portraits
+from stillme.portraits.folder import TABLE
 from stillme.runs import RecordedRun, injected
 from stillme.work.tally import Tally
 
@@ -93,3 +98,26 @@ def _recovered(gap: PlantedGap) -> str:
         return f"  {gap.recovered.reason}"
     low, high = _number(gap, gap.recovered.low), _number(gap, gap.recovered.high)
     return f"{_number(gap, gap.recovered.value):>11}  {low} to {high}"
+
+
+def shrink_into(folder: Path, portraits: Sequence[Portrait], *, longest: int) -> Path:
+    """Write portraits, with all that is known of them, whose longer side has at most `longest` pixels.
+
+    A folder that was written before is left as it is: its pictures are what earlier edits were made of.
+    """
+    if (folder / TABLE).exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def copy(portrait: Portrait) -> dict[str, str]:
+        file = f"{portrait.id}.png"
+        picture = images.read_picture(portrait.image.path)
+        picture.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+        write_whole(folder / file, images.encode_png(np.asarray(picture)))
+        terms = {"licence": portrait.licence, "label_origin": portrait.label_origin, "block": portrait.block}
+        return {"id": portrait.id, "file": file, **portrait.attributes, **terms}
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        rows = list(pool.map(copy, portraits))
+    write_csv(folder / TABLE, list(dict.fromkeys(name for row in rows for name in row)), rows)
+    return folder

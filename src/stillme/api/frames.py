@@ -29,8 +29,8 @@ from stillme.estimates import (
     Standing,
     find_gaps,
     headlines,
-    numbers,
 )
+from stillme.findings.tables.estimates import cell_text
 
 Library = Literal["pandas", "polars"]
 _SHOWN = 20
@@ -82,7 +82,7 @@ class Rows:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_shown(row.get(name)))}</td>" for name in columns) + "</tr>"
+            "<tr>" + "".join(f"<td>{html.escape(cell_text(row.get(name)))}</td>" for name in columns) + "</tr>"
             for row in rows[:_SHOWN]
         )
         more = f"<p>… and {len(self) - _SHOWN:,} more rows</p>" if len(rows) > _SHOWN else ""
@@ -139,12 +139,6 @@ def records_of(frame: Any) -> list[dict[str, Any]]:
     if hasattr(frame, "to_dict"):
         return list(frame.to_dict("records"))
     return [dict(row) for row in frame]
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return ""
-    return numbers.machine(value) if isinstance(value, float) else str(value)
 
 
 _NO_IMAGE = ImageFile(path=Path(), sha256="")

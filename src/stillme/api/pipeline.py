@@ -10,12 +10,12 @@ from stillme import audit as audits
 from stillme import estimates, report
 from stillme.audit import Audit
 from stillme.core.errors import StillmeError, StoreBusy, StoreUnwritable
-from stillme.core.home import remember_run
+from stillme.core.files import remember_run
 from stillme.estimates.rows import EditState
 from stillme.findings import calibration
 from stillme.findings.tables.estimates import write_tables
 from stillme.report.data import report_data
-from stillme.runs import RecordedRun, disputes, folder_of
+from stillme.runs import RecordedRun, behaviour, folder_of
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
 from stillme.work.features import with_features
@@ -93,7 +93,7 @@ def _estimate(run: RecordedRun, stages: Sequence[Name], options: RunOptions, res
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     if "estimate" in stages:
         result.tables = write_tables(estimated, run.folder, run.settings, calibration.standing_of(run))
-        result.tables += disputes.write_judges(run)
+        result.tables += behaviour.write_judges(run)
     if "report" in stages:
         if edits >= _WORTH_SAYING:
             options.say("Writing the report …")

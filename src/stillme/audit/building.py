@@ -11,8 +11,8 @@ from stillme.audit.loading import FILE, Given, load_given
 from stillme.core.errors import StillmeError
 from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Portrait, Prompt
-from stillme.editors.function import FunctionEditor
-from stillme.judges.function import FunctionJudge
+from stillme.editors.own import FunctionEditor
+from stillme.judges.own import FunctionJudge
 
 EditorLike = str | Editor | Callable[..., Any] | Mapping[str, Any]
 """A plugin's name, an editor, a function that edits, or a table as in audit.toml."""

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from stillme.audit.audit import NamedEditor, NamedJudge
 from stillme.audit.config import EnsembleSection, EstimatesSection, ReuseSection, RolesSection, SampleSection
-from stillme.audit.grid import COLUMNS, Cast, Sample, casts, couples, draw, read_cells
-from stillme.audit.labels import factors_like_papers, levels_of
+from stillme.audit.grid import COLUMNS, Cast, Sample, casts, couples, draw, factors_like_papers, levels_of, read_cells
 from stillme.audit.places import Location
 from stillme.core.errors import StillmeError, did_you_mean
 from stillme.core.protocols import Plugin

@@ -28,8 +28,7 @@ from stillme.audit.config import (
     RolesSection,
 )
 from stillme.audit.design import FILE
-from stillme.audit.grid import sentence_of
-from stillme.audit.labels import levels_of
+from stillme.audit.grid import levels_of, sentence_of
 from stillme.audit.places import Location, TomlPlaces, explain, toml_fault
 from stillme.core import prompts as prompt_sets
 from stillme.core import registry
@@ -46,8 +45,8 @@ from stillme.core.paper import setting
 from stillme.core.protocols import Editor, Judge
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation.arms import NEEDS_FEATURES
-from stillme.mitigation.extractors import extractor_named
 from stillme.mitigation.features import Extractor
+from stillme.mitigation.measured import extractor_named
 from stillme.portraits import folder as portrait_folder
 
 M = TypeVar("M", bound=BaseModel)

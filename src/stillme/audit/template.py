@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from stillme.audit.labels import factors_like_papers, levels_of, reference_of
+from stillme.audit.grid import factors_like_papers, levels_of, reference_of
 from stillme.core import registry
 from stillme.core.errors import StillmeError
 from stillme.core.types import Portrait

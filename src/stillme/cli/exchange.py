@@ -11,6 +11,8 @@ from stillme.cli.options import (
     FILE,
     FOLDER,
     PATH,
+    REDACTIONS,
+    RULES,
     audit_argument,
     json_option,
     opened_run,
@@ -56,9 +58,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
     metavar="DIR",
     help="Write the report's drawings as SVG into DIR instead.",
 )
-@click.option(
-    "--redact", type=click.Choice(["blur", "omit"]), help="With --figures: blur portraits, or omit their pictures."
-)
+@click.option("--redact", type=REDACTIONS, help="With --figures: blur portraits, or omit their pictures.")
 @click.option("--judge", default="", help="With --figures: whose scores are drawn, such as people.")
 @click.option("--model-card", is_flag=True, help="Write a Markdown section for each editor's model card instead.")
 @json_option
@@ -101,7 +101,7 @@ def export(
         raise click.UsageError("--redact and --judge only work with --figures.")
     with opened_run(audit, out) as run:
         if model_card:
-            from stillme.report.model_card import model_cards
+            from stillme.report.excerpts import model_cards
 
             written = model_cards(run, to)
         else:
@@ -159,12 +159,7 @@ def import_() -> None:
     "--model", "models", multiple=True, metavar="JUDGE", help="This judge is a model, as all are that are not named."
 )
 @click.option("--reference", multiple=True, metavar="COLUMN=LEVEL", help="The group that others are compared with.")
-@click.option(
-    "--ensemble",
-    "rule",
-    type=click.Choice(["mean", "paper", "code", "median", "worst"]),
-    help="How models are combined: mean unless set; `paper` is Eq. 3.",
-)
+@click.option("--ensemble", "rule", type=RULES, help="How models are combined: mean unless set; `paper` is Eq. 3.")
 @click.option(
     "--primary", default="", metavar="JUDGE", help="With `paper` or `code`: the model that decides beyond a point."
 )

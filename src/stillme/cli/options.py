@@ -24,6 +24,9 @@ Command = Callable[..., Any]
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
+REDACTIONS = click.Choice(["blur", "omit"])
+RULES = click.Choice(["mean", "paper", "code", "median", "worst"])
+"""How several judges' scores become one."""
 
 
 def audit_argument(command: Command) -> Command:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import FILE, FOLDER, json_option, print_json, print_next, print_open
+from stillme.cli.options import FILE, FOLDER, RULES, json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.core.errors import StillmeError
 
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.option("--judge", "judges", multiple=True, default=["instruments"], show_default=True, help="May be repeated.")
 @click.option("--set", "settings", multiple=True, metavar="[JUDGE.]KEY=VALUE", help="A setting of a judge; repeatable.")
 @click.option("--years", type=int, help="Aging edits: how many years older the person should look.")
-@click.option(
-    "--rule",
-    type=click.Choice(["mean", "paper", "code", "median", "worst"]),
-    default="mean",
-    show_default=True,
-    help="How several judges' scores become one.",
-)
+@click.option("--rule", type=RULES, default="mean", show_default=True, help="How several judges' scores become one.")
 @click.option("--html", type=FILE, help="Also write one page with both pictures, a slider and the places that changed.")
 @click.option("--overlay", type=FILE, help="Also write a PNG that shows where the instruments looked.")
 @json_option
@@ -134,9 +128,9 @@ def calibrate(
     """
     from stillme.cli.progress import progress
     from stillme.findings.calibration import save
-    from stillme.findings.calibration.stress import stress as stressed
     from stillme.findings.calibration.trials import FULL, QUICK
     from stillme.findings.calibration.trials import calibrate as run
+    from stillme.findings.calibration.trials import stress as stressed
     from stillme.work.options import RunOptions
 
     try:

@@ -13,6 +13,7 @@ import click
 from stillme.cli.options import (
     FOLDER,
     PATH,
+    REDACTIONS,
     Command,
     audit_argument,
     browser_option,
@@ -91,11 +92,7 @@ def run(audit: Path, as_json: bool, only: Name | None, shard: str | None, **opti
 
 @click.command()
 @_stage_options
-@click.option(
-    "--redact",
-    type=click.Choice(["blur", "omit"]),
-    help="Blur portraits, or omit them. Links to pictures are removed too.",
-)
+@click.option("--redact", type=REDACTIONS, help="Blur portraits, or omit them. Links to pictures are removed too.")
 @click.option("--judge", default="", help="Whose scores the first screen and the drawings show, such as people.")
 def report(audit: Path, as_json: bool, redact: Redaction | None, **options: Any) -> None:
     """Write report.html: one self-contained page.
@@ -171,7 +168,7 @@ def _next(stages: tuple[Name, ...], summary: RunResult) -> tuple[str, ...]:
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; by default this machine only."
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8777, show_default=True, help="0 takes any free one.")
-@click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
+@click.option("--redact", type=REDACTIONS, help="Blur portraits, or leave them out.")
 @browser_option
 @json_option
 def serve(
@@ -184,9 +181,9 @@ def serve(
     """
     import webbrowser
 
+    from stillme.core.addresses import is_loopback
     from stillme.report.server import Served
     from stillme.report.server import serve as serve_report
-    from stillme.web.hosts import is_loopback
 
     def ready(address: str) -> None:
         if as_json:

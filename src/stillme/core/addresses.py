@@ -1,10 +1,10 @@
-"""Keys and where they may be sent, over https or to this machine, and where pictures may be kept."""
+"""Keys and where they may be sent, which hosts a server of ours answers to, and where pictures may be kept."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
 PICTURE_STORES: Mapping[str, str] = {
@@ -51,9 +51,9 @@ def key_problem(variable: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
+    """Whether only this machine can reach an address or a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
 
@@ -71,3 +71,26 @@ def picture_store_problem(address: str) -> str:
     if not address.isprintable() or ".." in parts.path.split("/"):
         return "has `..` or unprintable characters in it; write it out"
     return "" if parts.netloc else f"names no bucket; write {parts.scheme}://bucket/folder"
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+ANY = "*"
+
+
+def names_host(header: str, hosts: Collection[str]) -> bool:
+    """Whether a Host header names one of `hosts`; refuse the request otherwise.
+
+    Another site may point its own name at this machine (DNS rebinding) to read along; only the header shows it.
+    """
+    return ANY in hosts or host_name(header) in hosts
+
+
+def host_name(authority: str) -> str:
+    """The host of `host:port`, in lower case; `[::1]:80` keeps its brackets."""
+    lowered = authority.lower()
+    return lowered.partition("]")[0] + "]" if lowered.startswith("[") else lowered.partition(":")[0]
+
+
+def bracketed(host: str) -> str:
+    """An address as it is written in a URL: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host

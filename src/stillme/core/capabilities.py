@@ -1,4 +1,4 @@
-"""What an editor or a judge declares of itself. A run records it, so reading a run needs this and no plugin."""
+"""What an editor or a judge declares of itself, and what a run keeps for it: no plugin is needed to read either."""
 
 from __future__ import annotations
 
@@ -76,3 +76,29 @@ class JudgeCapabilities:
     given: bool = False
     """Whether its answers come from an import or a study: it is never asked, and an edit without an answer is not
     judged."""
+
+
+class AcceptedJobs:
+    """Work that providers have accepted, by the request's key. Safe to use from any thread.
+
+    In memory, for editors that are used without a run; a run keeps it where a crash does not lose it.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, str] = {}
+
+    def open(self, key: str) -> str | None:
+        """The job to ask for, if there is one."""
+        return self._jobs.get(key)
+
+    def add(self, key: str, job: str) -> None:
+        """Remember a job."""
+        self._jobs[key] = job
+
+    def answered(self, key: str) -> None:
+        """The job gave a picture or a refusal, which is about to be saved."""
+        self._jobs.pop(key, None)
+
+    def end(self, key: str) -> None:
+        """Forget a job that gives no picture, so that a new one may be made."""
+        self._jobs.pop(key, None)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and the formats that several rooms write."""
+"""Files that are written whole or not at all, the formats that several rooms write, and what is kept for this user."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import re
 import secrets
 import tomllib
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json
@@ -164,3 +164,45 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_RECENT = 50
+"""Runs that are remembered."""
+
+
+def data_folder() -> Path:
+    """For what cannot be had again for nothing, such as calibrations."""
+    return _folder("XDG_DATA_HOME", Path(".local") / "share")
+
+
+def cache_folder() -> Path:
+    """For what only saves time."""
+    return _folder("XDG_CACHE_HOME", Path(".cache"))
+
+
+def remember_run(folder: Path) -> None:
+    """Note where a run is, so that `stillme plan` can look up how long its edits took."""
+    others = [path for path in recent_runs() if path != folder.resolve()]
+    # A note that cannot be written costs an estimate, not a run.
+    with suppress(OSError):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        write_json(_notes(), [str(path) for path in (folder.resolve(), *others)][:_RECENT])
+
+
+def recent_runs() -> list[Path]:
+    """Where runs were made on this machine, the latest first; those that are gone are left out."""
+    with suppress(OSError, ValueError):
+        noted = json.loads(_notes().read_text("utf-8"))
+        if isinstance(noted, list):
+            return [Path(path) for path in cast("list[str]", noted) if Path(path).is_dir()]
+    return []
+
+
+def _folder(variable: str, below: Path) -> Path:
+    if chosen := os.environ.get("STILLME_HOME"):
+        return Path(chosen)
+    return Path(os.environ.get(variable) or Path.home() / below) / "stillme"
+
+
+def _notes() -> Path:
+    return cache_folder() / "runs.json"

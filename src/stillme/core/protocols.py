@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, PrivateAttr
 
-from stillme.core.capabilities import Capabilities, JudgeCapabilities, Needs
+from stillme.core.capabilities import AcceptedJobs, Capabilities, JudgeCapabilities, Needs
 from stillme.core.errors import UnreadableImage
 from stillme.core.types import (
     Arm,
@@ -297,26 +297,6 @@ def expected_dollars(plugin: object) -> float | None:
     except ModuleNotFoundError:
         # The price list comes with an extra; planning must work without it.
         return None
-
-
-class AcceptedJobs(Protocol):
-    """Work that providers have accepted, by the request's key. Safe to use from any thread."""
-
-    def open(self, key: str) -> str | None:
-        """The job to ask for, if there is one."""
-        ...
-
-    def add(self, key: str, job: str) -> None:
-        """Remember a job. On return, a crash does not lose it."""
-        ...
-
-    def answered(self, key: str) -> None:
-        """The job gave a picture or a refusal, which is about to be saved."""
-        ...
-
-    def end(self, key: str) -> None:
-        """Forget a job that gives no picture, so that a new one may be made."""
-        ...
 
 
 class ValidityCard(Protocol):

@@ -24,9 +24,8 @@ from stillme.curation.decisions import Kind, Log
 from stillme.curation.measuring import check_missing, load_criteria
 from stillme.curation.pools import Cell, load_pools
 from stillme.curation.workspace import MAX_NAME, EncodedPictures, NotAllowed, Size, Workspace, clean_name
-from stillme.web.app import Pages, Site, create_app, read_form
+from stillme.web.app import Holder, KeyHolders, Pages, Site, create_app, holder_of, new_token, read_form
 from stillme.web.serving import WebServer
-from stillme.web.sessions import Holder, KeyHolders, holder_of, new_token
 
 FILTERS = {
     "all": "all cells",

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+
+class Noop(Editor):
+    """Returns the portrait as it is, byte for byte."""
+
+    capabilities = Capabilities(batching="per_item", batch=16, seed="exact")
+
+    def edit_one(self, request: Request) -> EditOutcome:
+        """The portrait of the request."""
+        return Edited(image=request.portraits[0].image.read())
+
+
 Picture: TypeAlias = "NDArray[np.uint8]"
 
 INSTRUCTION = "Dress the person in a dark suit."

@@ -17,8 +17,13 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 """
 
 from stillme.core.types import Genders, Settings
-from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
-from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
+from stillme.estimates.classical import (
+    IntraclassCorrelation,
+    RowTest,
+    intraclass_correlations,
+    paired_row_tests,
+    row_tests,
+)
 from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.estimating import Disparity, at_every_cut, by_intersection, by_prompt, estimate, gap
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from stillme.core import rubric
 from stillme.core.errors import StillmeError
@@ -46,21 +46,6 @@ class Measure:
         return float(self.finish(self.moments.sum(axis=0)[None, :])[0])
 
 
-def fleiss(table: ArrayLike) -> float:
-    """Fleiss' kappa; NaN where it does not exist. Items may have different numbers of ratings, from two on."""
-    return fleiss_measure(_clean(table)).value
-
-
-def alpha(table: ArrayLike, level: Level = "interval") -> float:
-    """Krippendorff's alpha; NaN where it does not exist. Missing ratings are left out, never filled in."""
-    return alpha_measure(_clean(table), level).value
-
-
-def cohen(one: ArrayLike, other: ArrayLike, weights: Weights = "none") -> float:
-    """Cohen's kappa of two raters, over the items that both rated; NaN where it does not exist."""
-    return cohen_measure(_clean(np.stack([np.asarray(one, float), np.asarray(other, float)], axis=1)), weights).value
-
-
 def share_measure(table: Floats, within: float) -> Measure:
     """The share of pairs of ratings of one item that lie at most this far apart."""
     given = ~np.isnan(table)
@@ -84,7 +69,7 @@ def fleiss_measure(table: Floats) -> Measure:
         observed = _divide(total[:, 0], total[:, 1])
         shares = _divide(total[:, 3:], total[:, 2:3])
         expected = (shares**2).sum(axis=1)
-        return _beyond(observed, expected)
+        return _divide(observed - expected, 1 - expected)
 
     moments = np.column_stack([agreed, rated > 0, rated, counts]).astype(np.float64)
     return Measure(moments, finish)
@@ -193,10 +178,6 @@ def _histogram(table: Floats) -> Floats:
     return counts
 
 
-def _beyond(observed: Floats, expected: Floats) -> Floats:
-    return _divide(observed - expected, 1 - expected)
-
-
 def _divide(top: Floats, bottom: Floats, *, otherwise: float = math.nan) -> Floats:
     bottom = np.broadcast_to(bottom, top.shape)
     return np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom > NOISE)
@@ -207,10 +188,6 @@ def without_noise(values: Floats) -> Floats:
     rounded: Floats = np.empty(values.shape)
     np.round(values, 9, out=rounded)
     return rounded
-
-
-def _clean(table: ArrayLike) -> Floats:
-    return without_noise(np.asarray(table, dtype=np.float64))
 
 
 Among = Literal["judges", "people"]

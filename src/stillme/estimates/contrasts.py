@@ -135,10 +135,10 @@ def _family(
     outcomes: _Outcomes,
 ) -> Iterator[Contrast]:
     for measure in measures:
-        for place, quantity in enumerate(collapsed):
+        for place in range(len(collapsed)):
             for pair, test in zip(pairs, tests[place], strict=True):
                 if known := outcomes.get((measure, place, pair)):
-                    yield _contrast(plan, quantity, pair, measure, known, test)
+                    yield _contrast(plan, pair, measure, known, test)
 
 
 def _comparison(members: Mapping[str, Flags], level: str, against: str) -> SideComparison:
@@ -153,19 +153,10 @@ def _sides(plan: Plan, level: str, against: str) -> tuple[Flags, Flags]:
 
 
 def _contrast(
-    plan: Plan,
-    quantity: Quantity,
-    pair: tuple[str, str],
-    measure: Measure,
-    known: _Known,
-    test: PermutationTest | None,
+    plan: Plan, pair: tuple[str, str], measure: Measure, known: _Known, test: PermutationTest | None
 ) -> Contrast:
     comparison, counted, outcome = known
     return Contrast(
-        quantity=quantity.name,
-        editor=quantity.editor,
-        arm=quantity.arm,
-        judge=quantity.judge,
         scope="contrast",
         factor=plan.factor,
         group=comparison.group,

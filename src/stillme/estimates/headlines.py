@@ -315,33 +315,23 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
             row,
             outcome,
             adjusted.get(place),
-            mark(standing, row.judge, row.quantity) or silent.get(place_of(row), ""),
-            (row.judge, row.quantity) in decides and (place_of(row) not in silent or _stands(row, settings)),
-            settings,
-            uneven=place_of(row) in silent,
+            mark(standing, row.judge, row.quantity),
+            silent.get(place_of(row), ""),
+            decides=(row.judge, row.quantity) in decides,
+            settings=settings,
         )
         for place, (row, outcome) in enumerate(gaps)
     )
 
 
-def _stands(gap: Disparity, settings: Settings) -> bool:
-    return stands(gap, smallest_effect(gap.quantity, settings.smallest_effects))
-
-
 def _finding(
-    gap: Disparity,
-    outcome: Interval,
-    p: float | None,
-    validity: str,
-    decides: bool,
-    settings: Settings,
-    *,
-    uneven: bool,
+    gap: Disparity, outcome: Interval, p: float | None, note: str, silence: str, *, decides: bool, settings: Settings
 ) -> Finding:
-    # The group with the highest value of those that were answered may be the one that is hardly answered.
-    sure = gap.sure if uneven and decides else None
-    outcome = sure.interval if sure else outcome
     smallest = smallest_effect(gap.quantity, settings.smallest_effects)
+    decides = decides and (not silence or stands(gap, smallest))
+    # The group with the highest value of those that were answered may be the one that is hardly answered.
+    sure = gap.sure if silence and decides else None
+    outcome = sure.interval if sure else outcome
     level = 1 - settings.confidence
     return Finding(
         quantity=gap.quantity,
@@ -357,6 +347,6 @@ def _finding(
         smallest_effect=smallest,
         word=word_for(outcome, p=p, smallest=smallest, units=gap.units, level=level) if decides else None,
         decides=decides,
-        validity=validity,
+        validity=note or silence,
         units=gap.units,
     )

@@ -6,8 +6,7 @@ For people, a rate is in percent and a mean in its unit. For programs, a number 
 from __future__ import annotations
 
 from stillme.core import rubric
-from stillme.core.rubric import rate_of
-from stillme.core.rubric.readings import SHIFTS
+from stillme.core.rubric import SHIFTS, rate_of
 from stillme.core.types import Estimate, Interval
 from stillme.estimates.quantities import EDIT_RATES
 

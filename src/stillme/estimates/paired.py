@@ -154,19 +154,21 @@ def _of_plan(
             else:
                 p, smallest = sign_flip_p(by_unit(plan.unit, comparison.members, change.sums))
             effects.append(
-                _effect(
-                    plan,
-                    pair,
-                    change,
-                    comparison,
-                    outcome,
+                PairedEffect(
+                    scope=comparison.scope,
+                    factor=plan.factor,
+                    group=comparison.group,
+                    outcome=outcome,
+                    before=_mean(pair, pair.before, comparison),
+                    after=_mean(pair, pair.after, comparison),
                     p=p if isinstance(outcome, Interval) else None,
                     smallest_p=smallest,
-                    equal_baseline=equal_baseline.get(
+                    at_equal_baseline=equal_baseline.get(
                         comparison.group, NotEstimable(reason="there is no other group to share a baseline with")
                     ),
                     untreated=_rerun(untreated[place][index]),
-                    beyond=_rerun(beyond[place][index]),
+                    beyond_untreated=_rerun(beyond[place][index]),
+                    **change.within([comparison.everyone])[0],
                 )
             )
         effects += largest[place : place + 1]
@@ -184,39 +186,6 @@ def _sides(plan: Plan, comparison: SideComparison) -> tuple[Flags, Flags]:
     one = np.array([bool((members & comparison.members).any()) for members in groups], dtype=np.bool_)
     other = np.array([bool((members & comparison.against).any()) for members in groups], dtype=np.bool_)
     return one, other
-
-
-def _effect(
-    plan: Plan,
-    pair: Paired,
-    change: Quantity,
-    comparison: SideComparison,
-    outcome: Interval | NotEstimable,
-    *,
-    p: float | None,
-    smallest_p: float | None,
-    equal_baseline: Interval | NotEstimable,
-    untreated: Interval | NotEstimable,
-    beyond: Interval | NotEstimable,
-) -> PairedEffect:
-    return PairedEffect(
-        quantity=pair.name,
-        editor=pair.editor,
-        arm=change.arm,
-        judge=pair.judge,
-        scope=comparison.scope,
-        factor=plan.factor,
-        group=comparison.group,
-        outcome=outcome,
-        before=_mean(pair, pair.before, comparison),
-        after=_mean(pair, pair.after, comparison),
-        p=p,
-        smallest_p=smallest_p,
-        at_equal_baseline=equal_baseline,
-        untreated=untreated,
-        beyond_untreated=beyond,
-        **change.within([comparison.everyone])[0],
-    )
 
 
 def _mean(pair: Paired, values: Floats, comparison: SideComparison) -> float | None:

@@ -43,8 +43,12 @@ class SumsByPrompt(NamedTuple):
 
 
 class Counted(TypedDict):
-    """How many portraits and edits of a set have a value, and how many edits have none, by reason."""
+    """Which quantity, and how many portraits and edits of a set have a value; how many edits have none, by reason."""
 
+    quantity: str
+    editor: str
+    arm: str
+    judge: str
     portraits: int
     edits: int
     excluded: Mapping[str, int]
@@ -129,12 +133,14 @@ class Quantity:
 
     def within(self, sets: Sequence[Flags]) -> list[Counted]:
         """What is counted in each of these sets of portraits."""
+        named = {"quantity": self.name, "editor": self.editor, "arm": self.arm, "judge": self.judge}
         reasons = [reason for reason in Exclusion if reason in self.excluded]
         columns = [self.counts > 0, self.counts, *(self.excluded[reason] for reason in reasons)]
         members = np.array(sets, dtype=np.float64).reshape(-1, len(self.counts))
         counted: list[list[int]] = (members @ np.stack(columns, axis=1)).astype(int).tolist()
         return [
             Counted(
+                **named,
                 portraits=portraits,
                 edits=edits,
                 excluded={reason.value: count for reason, count in zip(reasons, left_out, strict=True) if count},
@@ -168,7 +174,7 @@ class Columns:
         prompts = sorted(range(len(edits.prompts)), key=lambda place: edits.prompts[place].id)
         prompt_rank = np.argsort(np.array(prompts, dtype=np.intp))
         # A row that is there twice counts once.
-        order = np.unique(np.asarray(edits.keys, dtype=np.str_), return_index=True)[1] if len(edits) else _no_rows()
+        order = np.unique(np.asarray(edits.keys, dtype=np.str_), return_index=True)[1]
         return cls(
             edits=edits,
             order=order,
@@ -368,10 +374,6 @@ def by_unit(unit: NDArray[np.intp], mask: Flags, values: Floats) -> Floats:
 def sums_by(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
     """The sum of the values at each of `size` places."""
     return np.bincount(places, weights=values, minlength=size).astype(np.float64)
-
-
-def _no_rows() -> NDArray[np.intp]:
-    return np.zeros(0, dtype=np.intp)
 
 
 NOISE = 1e-12

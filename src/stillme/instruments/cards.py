@@ -1,4 +1,4 @@
-"""Validity cards: what each instrument measures, on which data, and how far to trust it."""
+"""What instruments measure, and their validity cards: on which data, and how far to trust each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from functools import cache
 from typing import Any
 
 from stillme.core.files import packaged_toml
+
+SKIN = ("skin_delta_l", "skin_delta_e", "skin_delta_ita")
+IDENTITY = ("identity_distance", "identity_drift", "identity_swap")
+DESCRIBED = (*IDENTITY, "age_delta_years", "gender_delta")
+REGIONS = ("changed_face", "changed_hair", "changed_clothes", "changed_background")
+CHANGED = ("changed_area", "mean_delta_e", "visible_change", *REGIONS)
+NOT_VISIBLE, VISIBLE = 1.0, 2.0
+"""The answers of `visible_change`."""
+QUANTITIES = (*SKIN, *DESCRIBED, *CHANGED)
+SCALES = ("skin_tone", "gender_change", "age_change")
+"""The paper's scales that a measurement decides."""
+SOURCE_SKIN = "source_skin_l"
+"""How light the portrait's skin is: not a change, but on which skin the judge must be validated."""
+
 
 _NAMES = ("face", "skin", "change", "identity", "age", "gender", "race")
 _READ = ("age", "gender", "race")

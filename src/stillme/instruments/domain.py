@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from stillme.core.colour import to_lab
 from stillme.core.types import Json
 from stillme.instruments import faces
+from stillme.instruments.cards import DESCRIBED
 from stillme.instruments.faces.landmarks import LEFT_EYE_CORNER, RIGHT_EYE_CORNER
 from stillme.instruments.faces.raster import Mask, Picture, blur, warp
-from stillme.instruments.quantities import DESCRIBED
 from stillme.instruments.thresholds import load_thresholds
 
 Floats = NDArray[np.float32]

@@ -15,8 +15,7 @@ from stillme.core import protocols
 from stillme.core.errors import UnreadableImage
 from stillme.core.protocols import Judge, JudgeCapabilities, spec_of
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated, Rating, Spec, digest
-from stillme.instruments.cards import InstrumentCard, cards
-from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
+from stillme.instruments.cards import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN, InstrumentCard, cards
 from stillme.instruments.thresholds import load_thresholds, step
 
 if TYPE_CHECKING:

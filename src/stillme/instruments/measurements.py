@@ -11,6 +11,7 @@ from stillme.core.images import read_rgb
 from stillme.core.types import Abstained, Json
 from stillme.instruments import faces
 from stillme.instruments.alignment import Drawing, Placement, draw, place
+from stillme.instruments.cards import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.change import VisibleChange, compare, signs_of_change
 from stillme.instruments.domain import withhold
 from stillme.instruments.faces.memory import describe, drawn
@@ -19,7 +20,6 @@ from stillme.instruments.heads import Reading, heads
 from stillme.instruments.identity import FaceDescription, cut_for, distance, in_words
 from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses
 from stillme.instruments.quality import Quality, read_quality
-from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.instruments.thresholds import load_thresholds

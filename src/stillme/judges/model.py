@@ -1,20 +1,31 @@
-"""Rate edits with a vision-language model."""
+"""Rate edits with a vision-language model; the presets of models.toml are classes of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import date
-from typing import assert_never
+from typing import Any, assert_never, cast
+
+from pydantic import create_model, model_validator
 
 from stillme.core.protocols import Judge, JudgeCapabilities, Needs, spec_of
-from stillme.core.rubric.judging import judging
-from stillme.core.rubric.readings import reading_text
+from stillme.core.rubric import reading_text
 from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
-from stillme.judges.questions import AXES, Form, JudgeSettings, OpenSettings, form_of, missing_labels
-from stillme.judges.readings import ReadingForm
-from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply
-from stillme.judges.vlm.settings import retired_on
+from stillme.judges.questions import (
+    AXES,
+    Form,
+    JudgeSettings,
+    OpenSettings,
+    PresetSettings,
+    form_of,
+    judging,
+    missing_labels,
+)
+from stillme.judges.stated import ReadingForm
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply, known_models
+from stillme.judges.vlm.settings import KEYS, preset, retired_on
 
 _VERSION = "1"
 NEEDED = ("pydantic_ai", "genai_prices")
@@ -129,3 +140,49 @@ def _assessment(ratings: Mapping[str, Rating], reply: ModelAnswered | ModelDecli
     if reply.earlier is not None:
         raw = f"{reply.earlier}{_SECOND_ANSWER}{raw or ''}"
     return Assessment(ratings=ratings, raw=raw, effective=reply.effective, cost=reply.cost)
+
+
+def preset_judge(title: str, name: str) -> type[ModelJudge]:
+    """The judge class of a preset. `title` is its name below."""
+    entry = known_models()[name]
+    variables = (KEYS[entry["provider"]],) if entry["provider"] in KEYS else ()
+
+    class PresetJudge(ModelJudge):
+        Parameters = _settings_of(title, name)
+        needs = Needs(modules=NEEDED, extra="judges", variables=variables)
+
+        def __init__(self, parameters: JudgeSettings) -> None:
+            super().__init__(name, parameters)
+
+    PresetJudge.__doc__ = entry["summary"]
+    PresetJudge.__name__ = PresetJudge.__qualname__ = title
+    PresetJudge.__module__ = "stillme.judges.model"
+    return PresetJudge
+
+
+def _settings_of(title: str, name: str) -> type[PresetSettings]:
+    """The settings of a preset's judge: its values as defaults, its successor's under the profile `current`."""
+    defaults = preset(name)
+    current = {**dict.fromkeys(defaults), **preset(name, "current")}
+
+    class WithProfile(PresetSettings):
+        @model_validator(mode="before")
+        @classmethod
+        def _apply_profile(cls, given: Any) -> Any:
+            if isinstance(given, dict) and cast("dict[str, Any]", given).get("profile") == "current":
+                return {**current, **cast("dict[str, Any]", given)}
+            return cast("Any", given)
+
+    fields = PresetSettings.model_fields
+    overridden: dict[str, Any] = {}
+    for key, value in defaults.items():
+        field = copy(fields[key])
+        field.default = value
+        overridden[key] = (field.annotation, field)
+    return create_model(f"{title}Settings", __base__=WithProfile, __doc__=known_models()[name]["summary"], **overridden)
+
+
+Gemini3Flash = preset_judge("Gemini3Flash", "gemini-3-flash")
+Gpt5Mini = preset_judge("Gpt5Mini", "gpt-5-mini")
+Claude = preset_judge("Claude", "claude")
+OpenAICompatible = preset_judge("OpenAICompatible", "openai-compatible")

@@ -18,16 +18,16 @@ from stillme.core.deferred import deferred
 
 if TYPE_CHECKING:
     from stillme.mitigation.arms import combined, require_paired
-    from stillme.mitigation.extractors import feature_prompt
     from stillme.mitigation.features import FeaturePrompt, NoFeaturePrompt
     from stillme.mitigation.labels import lint
+    from stillme.mitigation.measured import feature_prompt
 
 __all__ = ["FeaturePrompt", "NoFeaturePrompt", "combined", "feature_prompt", "lint", "require_paired"]
 
 __getattr__ = deferred(
     __name__,
     arms=("combined", "require_paired"),
-    extractors=("feature_prompt",),
+    measured=("feature_prompt",),
     features=("FeaturePrompt", "NoFeaturePrompt"),
     labels=("lint",),
 )

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from stillme.core.capabilities import Needs
 from stillme.core.types import Failed, ImageFile, Json, Spec, digest
-from stillme.mitigation.labels import Label, lint
+from stillme.mitigation.labels import lint
 
 DIMENSIONS = ("skin_tone", "face_shape", "eyes", "nose", "lips", "hair", "distinctive_features")
 """The paper's names (Listing 2), in its order."""
@@ -43,11 +43,6 @@ class Features:
             yield f"identity_prompt: does not begin with {OPENING!r}"
         if (words := len(self.sentence.split())) > MOST_WORDS:
             yield f"identity_prompt: has {words} words, more than {MOST_WORDS}"
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The demographic labels in the sentence; an extractor returns only features without any."""
-        return lint(self.sentence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

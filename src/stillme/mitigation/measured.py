@@ -1,4 +1,4 @@
-"""The offline extractor: describes only what can be measured in the image, and leaves out the rest.
+"""Extractors by name, and the offline one: it describes only what can be measured in the image, and no more.
 
 A face that looks away is not described. Skin and hair are described as they appear in this image, and only where the
 light can be trusted: even, and bright enough for the whites of the eyes to be white. Otherwise a dim image would make
@@ -10,22 +10,37 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from stillme.core import images
 from stillme.core.colour import Floats, delta_e, linear_to_lab, to_linear
-from stillme.core.errors import UnreadableImage
+from stillme.core.errors import InvalidParameters, StillmeError, UnknownName, UnreadableImage
 from stillme.core.files import packaged_toml
 from stillme.core.types import Failed, ImageFile, Json, Spec
 from stillme.instruments import faces
 from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, RIGHT_EYE
 from stillme.instruments.faces.raster import Mask, Picture, fit, polygon
-from stillme.mitigation.features import OPENING, Declined, Described, Extraction, Extractor, Features, listed
+from stillme.mitigation import measured
+from stillme.mitigation.features import (
+    OPENING,
+    Declined,
+    Described,
+    Extraction,
+    Extractor,
+    FeaturePrompt,
+    Features,
+    NoFeaturePrompt,
+    listed,
+    merge,
+)
 
 NAME = "measured"
 
@@ -210,3 +225,40 @@ def _rounded(lab: Floats) -> list[float]:
 @cache
 def _limits() -> Mapping[str, Any]:
     return packaged_toml("stillme.mitigation", "measured.toml")
+
+
+def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> Extractor:
+    """`measured`, or a model such as `gemini-3-flash`; `parameters` override the model's settings."""
+    if name == measured.NAME:
+        if parameters:
+            raise StillmeError(f"The extractor {name!r} has no parameters; remove {next(iter(parameters))!r}.")
+        return measured.MeasuredExtractor()
+    from stillme.judges.vlm import Model, ModelSettings, known_models, model_named
+    from stillme.mitigation.model_extractor import ModelExtractor
+
+    known = (measured.NAME, *known_models())
+    if name not in known:
+        raise UnknownName.among("extractor", name, known, f"Known extractors: {', '.join(known)}.")
+    given = dict(parameters or {})
+    try:
+        return ModelExtractor(name, Model(model_named(name, **given)))
+    except ValidationError as error:
+        raise InvalidParameters(f"The extractor {name!r}", error, ModelSettings, given) from None
+
+
+def feature_prompt(
+    image: Path | str | ImageFile, extractors: Sequence[str | Extractor] = ("measured",)
+) -> FeaturePrompt | NoFeaturePrompt:
+    """Describe the person in an image so that an editor can be asked to keep their appearance.
+
+    `measured` works offline and describes little; a vision-language model such as `gemini-3-flash` answers the paper's
+    question. Several extractors are merged. Without a usable description the result is `NoFeaturePrompt`, with the
+    reason.
+    """
+    file = image if isinstance(image, ImageFile) else ImageFile.of(Path(image))
+    extractions: list[tuple[str, Extraction]] = []
+    for name_or_extractor in extractors:
+        extractor = extractor_named(name_or_extractor) if isinstance(name_or_extractor, str) else name_or_extractor
+        with closing(extractor):
+            extractions.append((extractor.spec.use, extractor.extract(file)))
+    return merge(extractions)

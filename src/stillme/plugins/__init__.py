@@ -23,7 +23,7 @@ from stillme.core.types import (
 )
 from stillme.editors.hosted.catalogue import ModelPrice
 from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, from_base64
-from stillme.portraits.synthetic import portraits as synthetic_portraits
+from stillme.portraits import portraits as synthetic_portraits
 
 __all__ = [
     "Abstained",

@@ -39,8 +39,7 @@ from stillme.estimates.roles import Adherence, adherence
 from stillme.findings import calibration
 from stillme.findings.calibration.records import Calibration
 from stillme.runs import RecordedRun, Results, injected
-from stillme.runs.behaviour import JudgeBehaviour, behaviour_of
-from stillme.runs.disputes import agreement_of
+from stillme.runs.behaviour import JudgeBehaviour, agreement_of, behaviour_of
 from stillme.runs.gathering import chosen_how
 from stillme.runs.paper_names import PaperNames, paper_names
 from stillme.runs.participants import read_raters

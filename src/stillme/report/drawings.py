@@ -222,11 +222,11 @@ def dumbbell_figures(data: ReportData) -> list[DumbbellFigure]:
     }
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     figures = [_dumbbell_figure(key, editors, gaps, everyone, adjusted, data) for key, editors in groups.items()]
-    return sorted((figure for figure in figures if figure.panels), key=_order)
 
+    def order(figure: DumbbellFigure) -> tuple[bool, int, str, str, str]:
+        return not figure.unequal, headlines.order_of(figure.quantity), figure.arm, figure.judge, figure.factor
 
-def _order(figure: DumbbellFigure) -> tuple[bool, int, str, str, str]:
-    return not figure.unequal, headlines.order_of(figure.quantity), figure.arm, figure.judge, figure.factor
+    return sorted((figure for figure in figures if figure.panels), key=order)
 
 
 def _dumbbell_figure(

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stillme.core.rubric.readings import CANNOT_TELL, RACE, TOWARD_REFERENCE, TOWARD_STEREOTYPE
+from stillme.core.rubric import CANNOT_TELL, RACE, TOWARD_REFERENCE, TOWARD_STEREOTYPE
 from stillme.core.types import Interval
 from stillme.estimates import numbers
 from stillme.estimates.directions import Shift

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.types import Arm, Estimate, Interval, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.agreement import Agreement

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stillme import estimates, report
+from stillme.core.addresses import ANY, LOOPBACK, bracketed, is_loopback, names_host
 from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Redaction
 from stillme.report.data import report_data
@@ -26,7 +27,6 @@ from stillme.runs import RecordedRun, folder_of
 from stillme.runs.status import count
 from stillme.runs.store import Store
 from stillme.runs.store.pictures import suffix_of
-from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stillme.audit.design import Design
 from stillme.core import rubric
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.types import Arm, Json, Prompt
 from stillme.estimates.behaviour import Repeats
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores

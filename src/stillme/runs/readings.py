@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.audit.design import JudgeRecord, RolesRecord
-from stillme.audit.labels import genders_of
+from stillme.audit.grid import genders_of
 from stillme.core import prompts
-from stillme.core.rubric.readings import (
+from stillme.core.rubric import (
     AXES,
     CANNOT_TELL,
     GENDER,

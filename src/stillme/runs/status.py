@@ -15,9 +15,8 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from stillme.core.files import write_whole
-from stillme.core.home import cache_folder
-from stillme.core.rubric.readings import REPEATS
+from stillme.core.files import cache_folder, write_whole
+from stillme.core.rubric import REPEATS
 from stillme.core.types import Arm, Failed, Json, plain
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.mitigation.features import extraction_key

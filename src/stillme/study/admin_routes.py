@@ -21,9 +21,8 @@ from stillme.study.participant_routes import Context, Form, SentCsrf, StudyConte
 from stillme.study.progress import overview_of
 from stillme.study.quality import ADVICE, Rater, check_answers, raters
 from stillme.study.submissions import submissions
+from stillme.web.app import SAFE_METHODS, csrf_of, new_token, require_csrf, token_hash
 from stillme.web.database import Transaction
-from stillme.web.guard import SAFE_METHODS
-from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
 
 SESSION_HOURS = 8
 _LOG_LINES = 500

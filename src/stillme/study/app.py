@@ -12,17 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from stillme.core.addresses import LOOPBACK
 from stillme.study import admin_routes, participant_routes
 from stillme.study.answers import StalePage
 from stillme.study.config import FILE, InvalidStudy, lacking_for_people, warnings
 from stillme.study.entry import RequestRefused, invite
 from stillme.study.opening import DATABASE, Study, open_study
 from stillme.study.participant_routes import StudyContext
-from stillme.web.app import Pages, Site, create_app
-from stillme.web.guard import RequestLimit
-from stillme.web.hosts import LOOPBACK
+from stillme.web.app import Cookie, Pages, RequestLimit, Site, create_app
 from stillme.web.serving import WebServer
-from stillme.web.sessions import Cookie
 
 _TITLES = {401: "Please open your link again", 404: "There is nothing here"}
 

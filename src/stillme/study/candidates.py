@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stillme.core.errors import StillmeError
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.estimates.people import draw_unequally
-from stillme.runs import RecordedRun, disputes
+from stillme.runs import RecordedRun, behaviour
 from stillme.study.items import Output
 
 Codes = NDArray[np.int64]
@@ -171,7 +171,7 @@ def candidates(run: RecordedRun, compare: Compare, choose: Choose) -> tuple[str,
         raise StillmeError(
             f"{run.folder} has no edited pictures yet. `stillme run {run.folder} --only edit` makes them."
         )
-    found = disputes.between(run) if choose == "disputed" else []
+    found = behaviour.between(run) if choose == "disputed" else []
     disputed = {run.results.edits.keys[dispute.row] for dispute in found}
     apart = _disagreements(run) if choose == "informative" else {}
     ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)
@@ -262,7 +262,7 @@ def _grouped(run: RecordedRun, edits: Mapping[Place, Output], way: str) -> Itera
 
 def _disagreements(run: RecordedRun) -> dict[str, float]:
     """By edit: how far models' answers are apart."""
-    apart = disputes.disagreements(run)
+    apart = behaviour.disagreements(run)
     known: list[int] = np.flatnonzero(~np.isnan(apart)).tolist()
     if not known:
         raise StillmeError(

@@ -12,7 +12,7 @@ from typing import Literal
 from stillme.audit.design import assessment_key
 from stillme.core.errors import StillmeError
 from stillme.core.types import Abstained, Assessment, Json, Rated, Spec
-from stillme.judges.people import People, PeopleParameters
+from stillme.judges.given import People, PeopleParameters
 from stillme.runs.participants import RatersOfStudy, add_raters
 from stillme.runs.store import AssessmentRow, Store
 from stillme.study.answers import CANNOT_TELL

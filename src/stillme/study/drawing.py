@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from stillme.audit.labels import PAPERS_LABELS, lacking_labels
+from stillme import portraits as embedded
+from stillme.audit.grid import PAPERS_LABELS, lacking_labels
 from stillme.core import images, rubric
 from stillme.core.errors import StillmeError
 from stillme.core.types import Json, Portrait, Prompt
 from stillme.editors.regions import regions_of
-from stillme.portraits import synthetic
 from stillme.runs import RecordedRun
 from stillme.runs.gathering import SampleKind
 from stillme.study import keys
@@ -293,7 +293,7 @@ class _Maker:
         # People who do not exist and are in no item: practice must not be about what is rated afterwards.
         names = [EXAMPLE, *(f"t{n}" for n in range(TRAINING))]
         used = {portrait.image.sha256 for portrait in people}
-        strangers = [portrait for portrait in synthetic.portraits() if portrait.image.sha256 not in used]
+        strangers = [portrait for portrait in embedded.portraits() if portrait.image.sha256 not in used]
         shown_in_practice = choose_portraits(strangers or people, len(names), stream, shown)
         for name, portraits in zip(names, shown_in_practice, strict=True):
             made.append(make("training", name, *self._located(portraits), turned=name == names[-1]))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from stillme.study.assignment import LEFT, release
 from stillme.study.opening import Study, note_deletion, shred
+from stillme.web.app import new_token, token_hash
 from stillme.web.database import Transaction
-from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
 SCREENED_OUT = "screened out"

@@ -52,10 +52,18 @@ from stillme.study.entry import (
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study
 from stillme.study.quality import fails_every_check
-from stillme.web.app import Pages, number_in, read_form
+from stillme.web.app import (
+    SAFE_METHODS,
+    Cookie,
+    Pages,
+    RequestLimit,
+    csrf_of,
+    number_in,
+    read_form,
+    require_csrf,
+    sent_csrf,
+)
 from stillme.web.database import Transaction
-from stillme.web.guard import SAFE_METHODS, RequestLimit
-from stillme.web.sessions import Cookie, csrf_of, require_csrf, sent_csrf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import FastAPI
 
+from stillme.core.addresses import ANY, LOOPBACK, bracketed, host_name, is_loopback
 from stillme.core.errors import StillmeError
-from stillme.web.hosts import ANY, LOOPBACK, bracketed, host_name, is_loopback
 
 if TYPE_CHECKING:
     # Both of uvicorn's protocols have what is used here.

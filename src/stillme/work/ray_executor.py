@@ -26,8 +26,7 @@ from stillme.audit.config import ExecutorSection
 from stillme.core.errors import PicturesUnreachable, StillmeError
 from stillme.core.types import Failed
 from stillme.runs.store.buckets import pictures_at
-from stillme.runs.store.pictures import UNFINISHED
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.pictures import UNFINISHED, PicturePlace
 from stillme.work.processes import DEATHS, Isolation, WorkerDied, out_of_time
 from stillme.work.ray_cluster import Cluster, HeadLost, places_for, short
 from stillme.work.workers import Placed, Worker, WorkerSpec

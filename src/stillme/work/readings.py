@@ -19,7 +19,7 @@ from stillme.audit.design import CONTROL, control_spec, reading_key
 from stillme.core import images
 from stillme.core.errors import PicturesUnreachable, UnreadableImage
 from stillme.core.protocols import Judge
-from stillme.core.rubric.readings import REPEATS
+from stillme.core.rubric import REPEATS
 from stillme.core.types import Arm, Edited, ImageFile, Pair, Portrait, Prompt, Request
 from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import EditRow, Store

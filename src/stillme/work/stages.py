@@ -12,15 +12,15 @@ from stillme.audit import Audit
 from stillme.audit.design import reading_key
 from stillme.core import images
 from stillme.core.errors import StillmeError
-from stillme.core.rubric.readings import REPEATS
+from stillme.core.rubric import REPEATS
 from stillme.core.types import ImageFile, Request
 from stillme.mitigation.features import extraction_key
 from stillme.portraits import folder as portrait_folder
 from stillme.runs.control_pairs.reading import answered_by
 from stillme.runs.store import Store
-from stillme.runs.store.copying import copy_rows
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, rows_of
-from stillme.runs.store.places import HERE
+from stillme.runs.store.merging import copy_rows
+from stillme.runs.store.pictures import HERE
 from stillme.work import edits, features, judgements, readings
 from stillme.work.changes import require_unchanged
 from stillme.work.executors import executor_of

@@ -28,8 +28,7 @@ from stillme.core.types import (
 from stillme.editors import output_flags
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.jobs import Jobs
-from stillme.runs.store.pictures import Pictures, is_intact
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.pictures import PicturePlace, Pictures, is_intact
 from stillme.work.nonsense import checked_assessment, checked_outcome
 
 T_contra = TypeVar("T_contra", contravariant=True)

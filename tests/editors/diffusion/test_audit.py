@@ -17,9 +17,8 @@ from stillme.audit import load
 from stillme.core.errors import InvalidAudit
 from stillme.core.prompts import diagnostic
 from stillme.core.registry import plugin_class
-from stillme.editors.diffusion.parameters import OpenParameters
 from stillme.editors.diffusion.step1x import Step1XParameters
-from stillme.editors.diffusion.traits import presets
+from stillme.editors.diffusion.traits import OpenParameters, presets
 from tests.editors.diffusion.conftest import THIRD_PARTY, picture
 
 pytestmark = THIRD_PARTY

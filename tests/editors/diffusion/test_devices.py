@@ -70,7 +70,7 @@ def restartable(pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
 def workers_of(editor: Any) -> list[int]:
     """The processes themselves, not their supervisors."""
-    running = [psutil.Process(worker._process.pid) for worker in editor._pool._workers if worker._process]
+    running = [psutil.Process(worker._process._popen.pid) for worker in editor._pool._workers if worker._process]
     return [child.pid for supervisor in running for child in supervisor.children()]
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from stillme.core.types import Edited, EditOutcome, Failed, Refused, Request
-from stillme.editors.diffusion import loading, named
+from stillme.editors.diffusion import editor as named
+from stillme.editors.diffusion import loading
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
 from stillme.plugins.testing import check_plugin
 from tests.editors.diffusion.conftest import SMALL, THIRD_PARTY, Ask, picture

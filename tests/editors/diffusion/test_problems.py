@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stillme.core.prompts import diagnostic
-from stillme.editors.diffusion import named
+from stillme.editors.diffusion import editor as named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
 from stillme.editors.diffusion.step1x import Step1X
 from stillme.editors.diffusion.traits import pipelines, presets
@@ -23,7 +23,7 @@ pytestmark = THIRD_PARTY
 PRESETS = {
     kind.__name__: kind
     for kind in vars(named).values()
-    if inspect.isclass(kind) and issubclass(kind, DiffusersEditor) and kind is not DiffusersEditor
+    if inspect.isclass(kind) and issubclass(kind, DiffusersEditor) and kind not in (Diffusers, DiffusersEditor)
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
-from stillme.editors.diffusion import hub, weights
+from stillme.editors.diffusion import weights
 from stillme.editors.diffusion.weights import Weights, content_hash
 from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
@@ -212,14 +212,14 @@ def test_a_licence_gate_is_met_before_any_weights(second: None, refuse: Callable
 
 def test_an_outage_of_the_hub_uses_the_cache(refuse: Callable[..., None]) -> None:
     refuse("HfHubHTTPError", 503)
-    assert hub.commit_of(BRANCH) == FIRST
+    assert weights.commit_of(BRANCH) == FIRST
 
 
 def test_the_hub_is_asked_before_the_cache(second: None) -> None:
-    assert hub.commit_of(BRANCH) == SECOND
+    assert weights.commit_of(BRANCH) == SECOND
 
 
 def test_a_full_disk_is_named(installed: None) -> None:
     error = RuntimeError("cannot write")
     error.__cause__ = OSError(28, "No space left on device")
-    assert "the disk is full while a/b is downloaded" in hub.explained(error, Weights("a/b", "main", False))
+    assert "the disk is full while a/b is downloaded" in weights.explained(error, Weights("a/b", "main", False))

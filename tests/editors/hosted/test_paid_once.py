@@ -9,7 +9,7 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited, Failed
-from stillme.portraits.synthetic import portraits
+from stillme.portraits import portraits
 from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from stillme.runs.store.jobs import FILE, Jobs

@@ -15,7 +15,8 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
-from stillme.core.http import event_loop
+from stillme.core.files import packaged_toml
+from stillme.core.http import client
 from stillme.core.http.replies import CallFailed, Usage, retry_after
 from stillme.core.images.sending import encode_for_upload
 from stillme.editors.hosted import catalogue
@@ -69,7 +70,7 @@ def test_a_cost_is_the_sum_of_what_is_charged_for_and_unknown_is_not_zero(
 
 
 def test_the_catalogue_is_whole_and_dated():
-    assert catalogue.read_on() >= date(2026, 11, 15)
+    assert packaged_toml("stillme.editors.hosted", "catalogue.toml")["read"] >= date(2026, 11, 15)
     for name in ("openai", "gemini", "fal", "replicate", "bfl"):
         service = catalogue.service(name)
         assert service.default
@@ -120,7 +121,7 @@ def test_threads_that_call_at_the_same_moment_share_one_event_loop(monkeypatch: 
     async def loop() -> int:
         return id(asyncio.get_running_loop())
 
-    event_loop._loop.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    client._loop.cache_clear()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(asyncio, "new_event_loop", slowly)
     with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(lambda _: event_loop.run(loop()), range(8)))) == 1
+        assert len(set(threads.map(lambda _: client.on_loop(loop()), range(8)))) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from stillme.api.pipeline import run_stages
 from stillme.core.types import Edited
-from stillme.editors.noop import Noop
+from stillme.editors.known import Noop
 from stillme.runs.run import RecordedRun
 from stillme.runs.status import status_of
 from stillme.runs.store import Store

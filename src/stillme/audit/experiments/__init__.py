@@ -7,7 +7,7 @@ from datetime import date
 from importlib.resources import files
 from typing import Literal, get_args
 
-from stillme.audit.labels import genders_of
+from stillme.audit.grid import genders_of
 from stillme.audit.template import factor_lines, quoted
 from stillme.core import prompts, registry
 from stillme.core.errors import StillmeError

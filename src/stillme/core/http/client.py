@@ -6,17 +6,40 @@ Import this module where a connection is opened: httpx2 takes a while to load.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache
 from ssl import SSLContext
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
 from stillme import __version__
-from stillme.core.http import event_loop
 from stillme.core.http.replies import UNKNOWN, CallFailed, Reply, Usage, failure_of
 from stillme.core.types import Json
+
+T = TypeVar("T")
+
+_THREAD = "stillme-http"
+_STARTING = threading.Lock()
+
+
+def on_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the shared loop and wait for its result."""
+    if threading.current_thread().name == _THREAD:
+        coroutine.close()
+        raise RuntimeError("the event loop cannot wait for itself")
+    with _STARTING:  # a cache lets several threads in at first, and each would have its own loop
+        loop = _loop()
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
+    return loop
+
 
 MOST_BYTES = 64 * 2**20
 """Of one answer, unpacked. A picture of 4096 by 4096 pixels in base64 has fewer."""
@@ -97,14 +120,14 @@ class Connection:
             request = self._client.build_request(method, url, headers=dict(headers or {}), **content)
         except (httpx2.InvalidURL, ValueError, TypeError) as error:
             raise _unanswered(error) from error
-        reply = event_loop.run(self._reply(request))
+        reply = on_loop(self._reply(request))
         if 300 <= reply.status < 400:
             raise CallFailed.of(failure_of(reply.status, "", reply.headers, url=url))
         return reply
 
     def close(self) -> None:
         """Close the sockets."""
-        event_loop.run(self._client.aclose())
+        on_loop(self._client.aclose())
 
     async def _reply(self, request: httpx2.Request) -> Reply:
         # What the server may have got may be charged, but to look costs nothing, whether or not the answer arrives.

@@ -47,7 +47,7 @@ def encode_for_upload(path: Path) -> EncodedImage:
     """
     from PIL import Image
 
-    from stillme.core.images.colour_profiles import conversion_of
+    from stillme.core.images.coding import conversion_of
 
     data = path.read_bytes()
     # `read_rgb` says what is wrong with a file that cannot be opened.

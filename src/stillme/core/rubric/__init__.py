@@ -1,13 +1,19 @@
-"""The axes, their scales and the named rates, in the paper's wording, kept as data."""
+"""The axes, their scales and the named rates, in the paper's wording, kept as data.
+
+With what each axis should answer to a change that is known, and what is asked of one picture.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, cast
+from importlib.resources import files
+from typing import Any, Literal, cast
 
 from stillme.core.files import packaged_toml
 from stillme.core.types import Prompt
@@ -179,4 +185,145 @@ def _rate_at(axis: Axis, sign: str, cut: str) -> Rate:
         axis=axis.name,
         at_least=float(cut) if upward else None,
         at_most=None if upward else float(cut),
+    )
+
+
+RACE, GENDER, AGE = "read_race", "read_gender", "read_age"
+AXES = (RACE, GENDER, AGE)
+"""A category is stored as its place among its words, counted from 1; an age in years."""
+TOWARD_REFERENCE, TOWARD_STEREOTYPE = "toward_reference", "toward_stereotyped_gender"
+SHIFTS = {
+    TOWARD_REFERENCE: "Others read as the reference group, more often than before the edit",
+    TOWARD_STEREOTYPE: "Read as the stereotyped gender, more often than before the edit",
+}
+"""What gates and comparisons call the two pooled questions, and what they mean."""
+GENDERS = ("masculine", "feminine", "androgynous")
+CANNOT_TELL = "cannot tell"
+"""Why a reader abstains that looked and could not say; any other reason is a refusal."""
+REPEATS = 2
+"""How often a control is read. An edit is read once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingText:
+    """All text that a model is told about one picture."""
+
+    version: str
+    """Of the text, with its hash."""
+    task: str
+    guard: str
+    abstention: str
+    questions: Mapping[str, str]
+
+    @property
+    def instructions(self) -> str:
+        """What is the same for all pictures."""
+        return "\n\n".join((self.task, self.guard, self.abstention))
+
+
+@cache
+def reading_text() -> ReadingText:
+    """The text shipped with this version of stillme."""
+    text = files("stillme.core.rubric").joinpath("readings.toml").read_text("utf-8")
+    data = tomllib.loads(text)
+    return ReadingText(
+        version=f"{data['version']}-{hashlib.sha256(text.encode()).hexdigest()[:12]}",
+        task=data["task"].strip(),
+        guard=data["guard"].strip(),
+        abstention=data["abstention"].strip(),
+        questions=data["questions"],
+    )
+
+
+def words_of(axis: str, races: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that a category's places stand for; none for an age."""
+    return {RACE: races, GENDER: GENDERS}.get(axis, ())
+
+
+Truth = Literal["changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orientation:
+    """Portraits of one level of an attribute change in the other direction."""
+
+    attribute: str
+    negative: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
+    """By how much the limits of intervals may miss the limits of an axis."""
+
+    sensitivity: float
+    false_alarm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisLimits:
+    """What one axis must manage; limits.toml explains each."""
+
+    subject: str = ""
+    unchanged: float
+    flag: float
+    same: tuple[str, ...]
+    changed: str
+    least: float
+    signed: bool
+    oriented: Orientation | None = None
+    false_alarm: float
+    sensitivity: float
+    bias: float | None = None
+    faceless: float | None = None
+
+    def truth(self, kind: str, amount: float) -> Truth | None:
+        """What is known of this axis where something changed by this much; None where nothing is."""
+        if kind in self.same:
+            return "unchanged"
+        return "changed" if kind == self.changed and abs(amount) >= self.least else None
+
+    def is_right(self, kind: str, amount: float, score: float) -> bool:
+        """Whether an answer agrees with the truth, where it is known."""
+        said_changed = abs(score - self.unchanged) > self.flag
+        if self.truth(kind, amount) == "unchanged":
+            return not said_changed
+        # Which way is right depends on the portrait where the axis is oriented.
+        right_way = not self.signed or self.oriented is not None or (score > self.unchanged) == (amount > 0)
+        return said_changed and right_way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationLimits:
+    """All of them."""
+
+    version: str
+    groups: dict[str, tuple[float, float]]
+    slack: Slack
+    shown: dict[str, str]
+    axes: dict[str, AxisLimits]
+
+    def group_of(self, lightness: float) -> str:
+        """The skin-tone group of a portrait whose skin has this L*."""
+        return next(name for name, (low, high) in self.groups.items() if low <= lightness < high)
+
+
+@cache
+def load_limits() -> CalibrationLimits:
+    """The limits shipped with this version."""
+    data = packaged_toml("stillme.core.rubric", "limits.toml")
+    return CalibrationLimits(
+        version=data["version"],
+        groups={name: (low, high) for name, (low, high) in data["groups"].items()},
+        slack=Slack(**data["slack"]),
+        shown=data["shown"],
+        axes={axis: _axis_limits(**entry) for axis, entry in data["axes"].items()},
+    )
+
+
+def _axis_limits(*, same: list[str], oriented: Mapping[str, str] | None = None, **entry: Any) -> AxisLimits:
+    return AxisLimits(
+        same=tuple(same),
+        least=entry.pop("from"),  # a keyword of Python
+        oriented=Orientation(**oriented) if oriented else None,
+        **entry,
     )

@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stillme.core.types import Json, Portrait, Prompt
-from stillme.editors.diffusion.parameters import DiffusionParameters
-from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Tokens, Traits
+from stillme.editors.diffusion.traits import ARGUMENTS, DiffusionParameters, Ignored, Tokens, Traits
 from stillme.editors.diffusion.weights import Weights
 
 if TYPE_CHECKING:

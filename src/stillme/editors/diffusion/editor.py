@@ -1,4 +1,4 @@
-"""Edit with a diffusers pipeline: in this process, or in one process per device."""
+"""Edit with a diffusers pipeline, in this process or in one process per device; presets are classes of their own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from stillme.core import images
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.protocols import Editor, Needs
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
-from stillme.editors.diffusion import calls, hub, loading, machine
+from stillme.editors.diffusion import calls, loading, machine
 from stillme.editors.diffusion.device_pool import DevicePool
-from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters
-from stillme.editors.diffusion.traits import Preset, Traits, pipelines
-from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion.traits import DiffusionParameters, OpenParameters, Preset, Traits, pipelines
+from stillme.editors.diffusion.weights import Weights, explained, record_of, resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+from stillme.editors.diffusion.traits import parameters_of, presets
 
 _VERSION = "1"
 NEEDED = ("torch", "diffusers", "transformers", "accelerate")
@@ -178,7 +180,7 @@ class DiffusersEditor(Editor):
     def _started(self) -> DevicePool | Failed:
         try:
             # Once for all of them: a branch could move between two.
-            weights = hub.record_of(self._recipe.sources, hub.resolve(self._recipe.sources, self._recorded))
+            weights = record_of(self._recipe.sources, resolve(self._recipe.sources, self._recorded))
         except Exception as error:
             return self._unloadable(error)
         parameters = self._parameters
@@ -221,7 +223,7 @@ class DiffusersEditor(Editor):
     def _ready(self) -> loading.Loaded | Failed:
         if self._loaded is None:
             try:
-                commits = hub.resolve(self._recipe.sources, self._recorded)
+                commits = resolve(self._recipe.sources, self._recorded)
                 self._loaded = loading.load(self._recipe, commits, self._parameters.device)
             except Exception as error:
                 # Kept, so that not every request tries to load 60 GB; a rerun tries again.
@@ -234,7 +236,7 @@ class DiffusersEditor(Editor):
         if loading.is_out_of_memory(error):
             reason = f"they do not fit into memory; {self._advice()}"
         else:
-            reason = str(error) if isinstance(error, StillmeError) else hub.explained(error, self._recipe.sources[0])
+            reason = str(error) if isinstance(error, StillmeError) else explained(error, self._recipe.sources[0])
         return Failed(error=f"the weights cannot be loaded: {reason}", retryable=False, fatal=True)
 
     def _attempt(self, batch: list[Request]) -> list[EditOutcome]:
@@ -266,7 +268,8 @@ class DiffusersEditor(Editor):
             # Always the same words: a run stops when its first answers fail alike.
             return Failed(error=f"out of memory: not even one edit fits; {self._advice()}", retryable=False)
         # A rejected input stays rejected; a device's fault may pass.
-        return Failed(error=_described(error), retryable=not isinstance(error, (ValueError, TypeError)))
+        described = f"{type(error).__name__}: {str(error).strip()}"[:2000]
+        return Failed(error=described, retryable=not isinstance(error, (ValueError, TypeError)))
 
     def _advice(self) -> str:
         """What needs less memory and is not in use yet."""
@@ -378,5 +381,36 @@ def _devices_of(parameters: DiffusionParameters) -> tuple[str, ...]:
     return parameters.devices
 
 
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip()}"[:2000]
+def _named(title: str, name: str) -> type[DiffusersEditor]:
+    """The editor class of a preset. `title` is its name in this module, where other processes find it."""
+    preset = presets()[name]
+
+    class Named(DiffusersEditor):
+        Parameters = parameters_of(name, preset)
+        needs: ClassVar[Needs] = Needs(
+            modules=NEEDED,
+            extra="diffusers",
+            memory_gb=preset.memory_gb,
+            disk_gb=preset.disk_gb or preset.memory_gb,
+            imports=(f"diffusers:{preset.pipeline}",),
+        )
+        default_seed = preset.seed
+
+        def __init__(self, parameters: DiffusionParameters) -> None:
+            super().__init__(name, parameters, preset.pipeline, preset.traits, preset=preset)
+
+    Named.__doc__ = preset.summary
+    Named.__name__ = Named.__qualname__ = title
+    Named.__module__ = __name__
+    return Named
+
+
+Flux2Dev = _named("Flux2Dev", "flux2-dev")
+Flux2Dev80 = _named("Flux2Dev80", "flux2-dev-80gb")
+Flux2Dev48 = _named("Flux2Dev48", "flux2-dev-48gb")
+Flux2Dev24 = _named("Flux2Dev24", "flux2-dev-24gb")
+Flux2Klein = _named("Flux2Klein", "flux2-klein")
+Flux1Kontext = _named("Flux1Kontext", "flux1-kontext")
+QwenImageEdit2511 = _named("QwenImageEdit2511", "qwen-image-edit-2511")
+QwenImageEdit2509 = _named("QwenImageEdit2509", "qwen-image-edit-2509")
+InstructPix2Pix = _named("InstructPix2Pix", "instruct-pix2pix")

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from stillme.core.types import Json
-from stillme.editors.diffusion import hub
-from stillme.editors.diffusion.hub import UnusableWeights
-from stillme.editors.diffusion.parameters import DiffusionParameters
-from stillme.editors.diffusion.traits import Traits
-from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion.traits import DiffusionParameters, Traits
+from stillme.editors.diffusion.weights import (
+    UnusableWeights,
+    Weights,
+    explained,
+    fetched,
+    fetched_folder,
+    record_of,
+    size_gb,
+)
 
 _LIBRARIES = ("torch", "diffusers", "transformers", "accelerate")
 _NEEDED = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
@@ -70,7 +75,7 @@ def load(recipe: Recipe, commits: Sequence[str], device: str) -> Loaded:
     _place(pipe, parameters, torch, target)
     about: dict[str, Json] = {
         "pipeline": type(pipe).__name__,
-        "weights": hub.record_of(recipe.sources, commits),
+        "weights": record_of(recipe.sources, commits),
         "device": _described(torch, target),
         "dtype": parameters.dtype,
         "libraries": {name: installed for name in _LIBRARIES if (installed := _version(name))},
@@ -136,25 +141,20 @@ def free_memory() -> None:
 def _checked_index(recipe: Recipe, commit: str) -> dict[str, Any]:
     """model_index.json, a small file, tells what the pipeline is; a gated repository refuses it, too."""
     weights = recipe.sources[0]
-    index: dict[str, Any] = json.loads(hub.fetched(weights, "model_index.json", commit).read_text("utf-8"))
+    index: dict[str, Any] = json.loads(fetched(weights, "model_index.json", commit).read_text("utf-8"))
     if problem := class_problem(weights, str(index.get("_class_name", "")), recipe.pipeline):
         raise UnusableWeights(problem)
     for name in recipe.parameters.components:
         if name not in index:
-            raise UnusableWeights(
-                f"`components.{name}` is not part of {weights.repo}, which has {', '.join(_parts(index))}"
-            )
+            parts = ", ".join(part for part in index if not part.startswith("_"))
+            raise UnusableWeights(f"`components.{name}` is not part of {weights.repo}, which has {parts}")
     return index
-
-
-def _parts(index: dict[str, Any]) -> list[str]:
-    return [name for name in index if not name.startswith("_")]
 
 
 def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) -> None:
     if wanted != "auto" or target.type != "cpu":
         return
-    size = recipe.memory_gb or hub.size_gb(recipe.sources[0], commit)
+    size = recipe.memory_gb or size_gb(recipe.sources[0], commit)
     if size > _CPU_GB:
         raise UnusableWeights(
             f"torch {_version('torch')} sees no GPU, and with {size:.0f} GB of weights ({recipe.sources[0].repo}) an "
@@ -173,7 +173,7 @@ def _assembled(diffusers: Any, recipe: Recipe, commits: Sequence[str], index: di
         try:
             folder = Path(diffusers.DiffusionPipeline.download(weights.repo, revision=commits[0], **replaced))
         except Exception as error:
-            raise UnusableWeights(hub.explained(error, weights, commits[0])) from None
+            raise UnusableWeights(explained(error, weights, commits[0])) from None
     options: dict[str, Any] = {"dtype": dtype, **replaced}
     if quantisation := _quantisation(parameters, recipe.traits, dtype, folder, replaced):
         options["quantization_config"] = quantisation
@@ -187,15 +187,15 @@ def _component(
     library, kind = named
     component_class = getattr(import_module(library), kind)
     if not source.file:
-        return component_class.from_pretrained(str(hub.fetched_folder(source, name, commit)), dtype=dtype)
+        return component_class.from_pretrained(str(fetched_folder(source, name, commit)), dtype=dtype)
     if not hasattr(component_class, "from_single_file"):
         raise UnusableWeights(f"`components.{name}` cannot be a file: {kind} loads from folders only; leave `file` out")
     # The shape comes from the pipeline's own part, the numbers from the file.
-    config = hub.fetched(recipe.sources[0], f"{name}/config.json", base_commit)
+    config = fetched(recipe.sources[0], f"{name}/config.json", base_commit)
     options: dict[str, Any] = {"config": str(config.parent), "dtype": dtype}
     if source.file.endswith(".gguf"):
         options["quantization_config"] = import_module("diffusers").GGUFQuantizationConfig(compute_dtype=dtype)
-    return component_class.from_single_file(str(hub.fetched(source, source.file, commit)), **options)
+    return component_class.from_single_file(str(fetched(source, source.file, commit)), **options)
 
 
 def _add_adapters(pipe: Any, recipe: Recipe, commits: Sequence[str]) -> None:
@@ -215,7 +215,7 @@ def _add_adapters(pipe: Any, recipe: Recipe, commits: Sequence[str]) -> None:
         try:
             pipe.load_lora_weights(source.repo, adapter_name=name, **options)
         except Exception as error:
-            raise UnusableWeights(hub.explained(error, source, commit)) from None
+            raise UnusableWeights(explained(error, source, commit)) from None
     pipe.set_adapters(names, adapter_weights=[adapter.weight for adapter in adapters])
 
 

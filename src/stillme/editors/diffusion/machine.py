@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from stillme.editors.diffusion.hub import explained
 from stillme.editors.diffusion.traits import Preset, presets
-from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion.weights import Weights, explained
 
 _TOOL = "nvidia-smi"
 _TIMEOUT = 20.0

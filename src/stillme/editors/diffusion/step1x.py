@@ -15,8 +15,7 @@ from stillme.core.programs.worker import WorkerFault, WorkerProcess
 from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 from stillme.editors.diffusion import machine
-from stillme.editors.diffusion.hub import UnusableWeights, resolve
-from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion.weights import UnusableWeights, Weights, resolve
 
 _BACKEND = Path(__file__).with_name("step1x_backend.py")
 _RECIPE = (

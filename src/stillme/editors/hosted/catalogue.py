@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import date
 from functools import cache
 
 from pydantic import Field
@@ -93,13 +92,6 @@ def dollars(price: ModelPrice | None, usage: Usage) -> float | None:
 def service(name: str) -> Service:
     """The provider of that name; without defaults for one that is not listed, such as a plugin's."""
     return Service.model_validate(_file().get(name, {"default": "", "base_url": ""}))
-
-
-def read_on() -> date:
-    """When models and prices were looked up."""
-    day = _file()["read"]
-    assert isinstance(day, date)
-    return day
 
 
 @cache

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from stillme.core.capabilities import AcceptedJobs
 from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Reply, Usage, origin_of, unexpected_answer
 from stillme.core.json_paths import Mark, follow
-from stillme.core.protocols import AcceptedJobs
 from stillme.core.types import Json
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, JobGone
@@ -79,27 +79,6 @@ class ResumingParameters(HostedParameters):
     """Seconds between the first looks at the queue; later ones are further apart."""
 
 
-class JobsInMemory:
-    """The jobs of one process, for editors that are used without a run."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, str] = {}
-
-    def open(self, key: str) -> str | None:
-        """The job of a request."""
-        return self._jobs.get(key)
-
-    def add(self, key: str, job: str) -> None:
-        """Remember it."""
-        self._jobs[key] = job
-
-    def end(self, key: str) -> None:
-        """Forget it."""
-        self._jobs.pop(key, None)
-
-    answered = end
-
-
 P = TypeVar("P", bound=ResumingParameters)
 
 
@@ -116,7 +95,7 @@ class Queued(Hosted[P]):
     def __init__(self, parameters: P) -> None:
         super().__init__(parameters)
         self._poll_seconds = parameters.poll_seconds
-        self._jobs: AcceptedJobs = JobsInMemory()
+        self._jobs = AcceptedJobs()
 
     @abstractmethod
     def _submit(self, connection: Connection, call: Call) -> Reply:

@@ -1,4 +1,4 @@
-"""Edits that are the same for everyone, and the same edits made unfair: what the jury looks at.
+"""Edits that are the same for everyone: a judge must say nothing about whom they change.
 
 The colour maths is our own, in linear light and L*, apart from what the instruments use: an error that both shared
 would not be seen.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -39,93 +39,42 @@ class Kind(BaseModel):
     """Whether the edit shows; None where that depends on the picture."""
 
 
-class Guilt(BaseModel):
-    """How an edit is made unfair to one preset."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    subject: str
-    quantity: str
-    """What must find it."""
-    preset: str
-    skin: float = 0.0
-    """L* by which the preset's skin is made lighter."""
-    share: float = 0.0
-    """Of the preset's portraits, those that come back unedited."""
-    visible: bool = False
-    """Whether it is tried on edits that show only."""
-
-    def concerns(self, kind: Kind) -> bool:
-        """Whether the guilt breaks a silence about this kind of edit."""
-        return self.subject in kind.silent and not (self.visible and kind.visible is False)
-
-
-class JuryLimits(BaseModel):
-    """When a quantity passes; honest.toml explains each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    differs: float
-    false_rate: float
-    abstentions: float
-    found: float
-    answered: float
-    unanswered: float
-
-
-class Jury(BaseModel):
+class HonestKinds(BaseModel):
     """What `honest.toml` holds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: str
-    factors: tuple[str, ...]
-    subjects: dict[str, tuple[str, ...]]
     kinds: dict[str, Kind]
-    guilty: dict[str, Guilt]
-    limits: JuryLimits
-
-    def silent(self, kind: str) -> tuple[str, ...]:
-        """The quantities that must say nothing about a kind of edit."""
-        return tuple(quantity for subject in self.kinds[kind].silent for quantity in self.subjects[subject])
 
 
 @cache
-def load() -> Jury:
-    """The jury of this version."""
+def load() -> HonestKinds:
+    """The kinds of this version."""
     text = files("stillme.findings.calibration").joinpath("honest.toml").read_text("utf-8")
-    return Jury.model_validate(tomllib.loads(text))
+    return HonestKinds.model_validate(tomllib.loads(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HonestEdit:
-    """One edit, the same for everyone unless `guilt` says otherwise."""
+    """One edit, the same for everyone."""
 
     kind: str
     amount: float | None = None
-    guilt: str = ""
-    """A name among `Jury.guilty`; empty for the honest edit."""
 
     @property
     def name(self) -> str:
-        """As in `gamma0.9` and `gamma0.9 lighter`."""
-        honest = self.kind if self.amount is None else f"{self.kind}{self.amount:g}"
-        return f"{honest} {self.guilt}".rstrip()
+        """As in `gamma0.9`."""
+        return self.kind if self.amount is None else f"{self.kind}{self.amount:g}"
 
     def __str__(self) -> str:
         return self.name
 
-    def apply(self, portrait: Portrait, *, skipped: bool = False) -> Picture:
-        """The portrait, edited; a guilty edit is unfair to its preset."""
-        rgb = images.read_rgb(portrait.image.path)
-        guilt = load().guilty.get(self.guilt)
-        if guilt is None or portrait.attributes.get("preset") != guilt.preset:
-            return OPERATIONS[self.kind](rgb, portrait, self._amount_for(portrait))
-        if skipped:
-            return rgb
-        return OPERATIONS[self.kind](lightened(rgb, portrait, guilt.skin), portrait, self._amount_for(portrait))
+    def apply(self, portrait: Portrait) -> Picture:
+        """The portrait, edited."""
+        return OPERATIONS[self.kind](images.read_rgb(portrait.image.path), portrait, self.amount_for(portrait))
 
-    def _amount_for(self, portrait: Portrait) -> float:
+    def amount_for(self, portrait: Portrait) -> float:
         """Its own; without one, the kind's amounts in turn over the portraits."""
         amounts = load().kinds[self.kind].amounts
         if self.amount is not None or not amounts:
@@ -133,33 +82,21 @@ class HonestEdit:
         return amounts[int(portrait.image.sha256, 16) % len(amounts)]
 
 
-def edits(kinds: Sequence[str] = (), *, guilt: str = "") -> tuple[HonestEdit, ...]:
-    """Every edit of these kinds, by default of all; with `guilt`, of those whose silence it breaks."""
-    jury = load()
-    asked = [name for name in kinds or jury.kinds if not guilt or jury.guilty[guilt].concerns(jury.kinds[name])]
-    return tuple(
-        HonestEdit(kind=name, amount=amount, guilt=guilt)
-        for name in asked
-        for amount in (jury.kinds[name].amounts or (None,))
-    )
-
-
 class HonestEditor(Editor):
-    """Makes one honest, or guilty, edit of every portrait."""
+    """Makes one honest edit of every portrait."""
 
     Parameters = Parameters
+    capabilities = Capabilities(seed="exact")
 
-    def __init__(self, edit: HonestEdit, portraits: Sequence[Portrait]) -> None:
+    def __init__(self, edit: HonestEdit) -> None:
         self._edit = edit
-        self._skipped = frozenset(_skipped(edit, portraits))
         self.spec = spec_of("honest", f"{load().version}-{edit.name}", Parameters())
-        self.capabilities = Capabilities(seed="exact", attributes_matter=bool(edit.guilt))
 
     def edit_one(self, request: Request) -> EditOutcome:
         """Edit a portrait."""
         (portrait,) = request.portraits
         try:
-            return Edited(image=_saved(self._edit.apply(portrait, skipped=portrait.id in self._skipped)))
+            return Edited(image=_saved(self._edit.apply(portrait)))
         except StillmeError as error:
             return Failed(error=str(error), retryable=False)
 
@@ -169,16 +106,6 @@ def _saved(picture: Picture) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "JPEG", quality=95, subsampling=0)
     return buffer.getvalue()
-
-
-def _skipped(edit: HonestEdit, portraits: Sequence[Portrait]) -> Iterator[str]:
-    """The portraits that a guilty edit leaves as they are, spread over their preset."""
-    guilt = load().guilty.get(edit.guilt)
-    if guilt is None or not guilt.share:
-        return
-    own = sorted(portrait.id for portrait in portraits if portrait.attributes.get("preset") == guilt.preset)
-    count = round(guilt.share * len(own))
-    yield from (own[place * len(own) // count] for place in range(count))
 
 
 # -- the operations ----------------------------------------------------------------------------------------------------
@@ -204,32 +131,15 @@ def _codes_of_roots() -> Picture:
     return np.round(255 * np.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1 / 2.4) - 0.055)).astype(np.uint8)
 
 
-def _lightness(luminance: Light) -> Light:
-    return np.where(luminance > 0.008856, 116 * np.cbrt(luminance) - 16, 903.3 * luminance)
-
-
-def _luminance_of(lightness: Light) -> Light:
-    return np.where(lightness > 8, ((lightness + 16) / 116) ** 3, lightness / 903.3)
-
-
-def lightened(rgb: Picture, portrait: Portrait, by: float) -> Picture:
-    """The picture with the skin lighter by so many L*; its hue stays."""
-    if not by:
-        return rgb
-    mask = _mask(portrait, "skin", rgb)
-    linear = _linear(rgb)
-    luminance = np.maximum(linear @ _LUMINANCE, 1e-6)
-    wanted = _luminance_of(np.clip(_lightness(luminance) + by * mask, 0, 100))
-    return _encoded(linear * (wanted / luminance)[..., None])
-
-
-def _mask(portrait: Portrait, what: str, rgb: Picture) -> Light:
-    """Where the portrait shows skin or background, from 0 to 1."""
+def _behind(portrait: Portrait, rgb: Picture) -> Light:
+    """Where the portrait shows background, from 0 to 1."""
     regions = regions_of(portrait.image)
     if regions is None:
         raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot be edited.")
-    soft = regions.skin if what == "skin" else regions.background.mask
-    return np.asarray(Image.fromarray(soft).resize((rgb.shape[1], rgb.shape[0])), dtype=np.float64) / 255
+    return (
+        np.asarray(Image.fromarray(regions.background.mask).resize((rgb.shape[1], rgb.shape[0])), dtype=np.float64)
+        / 255
+    )
 
 
 def _by_table(rgb: Picture, curve: Callable[[Light], Light]) -> Picture:
@@ -281,7 +191,7 @@ def _vignette(rgb: Picture, _: Portrait, stops: float) -> Picture:
 
 def _background(rgb: Picture, portrait: Portrait, stops: float) -> Picture:
     """Everyone before the same wall, with the person relit by so many stops."""
-    mask = _mask(portrait, "background", rgb)[..., None]
+    mask = _behind(portrait, rgb)[..., None]
     wall = np.linspace(0.34, 0.22, rgb.shape[0])[:, None, None] * np.array([0.82, 1.0, 0.9])
     return _encoded((1 - mask) * _linear(rgb) * 2**stops + mask * wall)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.core.rubric.limits import AxisLimits, load
+from stillme.core.rubric import AxisLimits, load_limits
 from stillme.core.types import Portrait, Prompt, Spec
 from stillme.estimates.intervals import t_quantile, wilson
 from stillme.findings.calibration import honest
@@ -79,7 +79,7 @@ def calibration_of(
     axes: dict[str, dict[str, AxisResult]] = {}
     verdicts: dict[str, CalibrationVerdict] = {}
     by_tone: dict[str, dict[str, CalibrationVerdict]] = {}
-    for axis, limits in load().axes.items():
+    for axis, limits in load_limits().axes.items():
         score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
         if score is None:
             continue
@@ -91,7 +91,7 @@ def calibration_of(
             turned=_turned(edits.portraits, limits)[edits.portrait],
         )
         axes[axis] = {EVERYONE: _result(answers, limits)}
-        for group in load().groups:
+        for group in load_limits().groups:
             inside = by_portrait[edits.portrait] == group
             if inside.any():
                 axes[axis][group] = _result(answers.where(inside), limits)
@@ -101,7 +101,7 @@ def calibration_of(
     return Calibration(
         judge=judge,
         key=spec.key,
-        limits=load().version,
+        limits=load_limits().version,
         portraits=portraits,
         pairs=len(edits),
         axes=axes,
@@ -265,10 +265,10 @@ def _verdict(everyone: CalibrationVerdict, groups: Collection[CalibrationVerdict
 def _kept(result: AxisResult, limits: AxisLimits, first_look: bool) -> Iterator[bool]:
     """Whether each limit of an axis is kept."""
     for kind, share in result.nulls.items():
-        if kind not in load().shown:
+        if kind not in load_limits().shown:
             yield share.stays_below(limits.false_alarm, first_look=first_look)
     if noticed := result.sensitivity:
-        low = noticed.value if first_look else noticed.low + load().slack.sensitivity
+        low = noticed.value if first_look else noticed.low + load_limits().slack.sensitivity
         yield low >= limits.sensitivity
     if result.bias and limits.bias is not None:
         yield abs(result.bias.value) <= limits.bias

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme.audit.design import Design, JudgeRecord
-from stillme.core.files import write_json
-from stillme.core.home import data_folder
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.files import data_folder, write_json
+from stillme.core.rubric import load_limits
+from stillme.core.tables import aligned
 from stillme.core.types import Json, Spec
 from stillme.estimates.headlines import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
 from stillme.runs import RecordedRun
@@ -54,10 +54,8 @@ def stress_table(moved: Stress) -> Iterator[str]:
         return
     forms = list(next(iter(moved.values())))
     yield "Stress check: how far scores move, on average, when the same pair is shown in another form"
-    width = max(len(axis) for axis in moved) + 2
-    yield "  " + "axis".ljust(width) + "".join(form.ljust(24) for form in forms)
-    for axis, by_form in moved.items():
-        yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
+    rows = ([axis, *(str(by_form[form]) for form in forms)] for axis, by_form in moved.items())
+    yield from aligned(rows, ("axis", *forms))
 
 
 class CalibrationVerdict(StrEnum):
@@ -149,14 +147,14 @@ class Calibration:
     def as_text(self) -> str:
         """A table for people."""
         head = f"{self.judge} on {self.pairs:,} pairs of known truth ({self.portraits})"
-        lines = [head, *([_FIRST_LOOK] if self.first_look else []), "", _HEADS]
-        for axis, groups in self.axes.items():
-            for group, result in groups.items():
-                first = group == EVERYONE
-                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, CalibrationVerdict.UNTESTED)
-                lines.append(_line(axis if first else "", group, result, str(verdict)))
+        rows = [
+            _row(axis, group, result, self.verdicts[axis] if group == EVERYONE else self.by_tone[axis].get(group))
+            for axis, groups in self.axes.items()
+            for group, result in groups.items()
+        ]
         stress = ["", *stress_table(self.stress)] if self.stress else []
-        return "\n".join([*lines, *self._invalid(), *stress])
+        first_look = [_FIRST_LOOK] if self.first_look else []
+        return "\n".join([head, *first_look, "", *aligned(rows, _HEADS), *self._invalid(), *stress])
 
     def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
         """The kinds of null edit after which an axis cannot be trusted in a group."""
@@ -214,25 +212,20 @@ def _reader() -> Callable[[Mapping[str, Any]], Calibration]:
     return TypeAdapter(Calibration).validate_python
 
 
-_WIDTHS = (20, 10, 22, 22, 22, 9, 10)
-_COLUMNS = ("axis", "group", "false alarms", "noticed", "bias", "no face", "smallest")
-_HEADS = "  " + "".join(name.ljust(width) for name, width in zip(_COLUMNS, _WIDTHS, strict=True)) + "verdict"
+_HEADS = ("axis", "group", "false alarms", "noticed", "bias", "no face", "smallest", "verdict")
 
 
-def _line(axis: str, group: str, result: AxisResult, verdict: str) -> str:
-    cells = (
-        *(axis, group, _percent(result.false_alarm), _percent(result.sensitivity), _plain(result.bias)),
+def _row(axis: str, group: str, result: AxisResult, verdict: CalibrationVerdict | None) -> tuple[str, ...]:
+    return (
+        *(axis if group == EVERYONE else "", group, _percent(result.false_alarm), _percent(result.sensitivity)),
+        f"{result.bias.value:+.2f} [{result.bias.low:+.2f}, {result.bias.high:+.2f}]" if result.bias else "",
         *(f"{result.faceless.value:.0%}" if result.faceless else "", f"{result.smallest:g}" if result.smallest else ""),
+        str(verdict or CalibrationVerdict.UNTESTED),
     )
-    return "  " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)) + verdict
 
 
 def _percent(share: ShareOfPortraits | None) -> str:
     return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share else ""
-
-
-def _plain(share: ShareOfPortraits | None) -> str:
-    return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
 
 
 def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stillme.core.rubric.readings import TOWARD_REFERENCE
+from stillme.core.rubric import TOWARD_REFERENCE
 from stillme.core.tables import aligned, counted
 from stillme.core.types import Interval, NotEstimable
 from stillme.estimates import numbers

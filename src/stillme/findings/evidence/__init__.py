@@ -5,7 +5,6 @@ needs nothing but the archive: no editor, no judge, no API key, no network.
 """
 
 from stillme.findings.evidence.bundle import Difference, opened_bundle, unpacked_run
-from stillme.findings.evidence.sealing import Sealed, seal
-from stillme.findings.evidence.verifying import BundleVerdict, Verification, verify
+from stillme.findings.evidence.sealing import BundleVerdict, Sealed, Verification, seal, verify
 
 __all__ = ["BundleVerdict", "Difference", "Sealed", "Verification", "opened_bundle", "seal", "unpacked_run", "verify"]

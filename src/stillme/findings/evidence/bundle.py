@@ -21,7 +21,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import BUNDLE_SUFFIX, SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
 from stillme.runs import RecordedRun
-from stillme.runs.store.ledger_copy import require_ledger
+from stillme.runs.store.merging import require_ledger
 from stillme.runs.store.opening import LEDGER
 
 FORMAT = 4
@@ -310,7 +310,8 @@ def signature_of(sums: str, key: Path) -> bytes:
         command = [tool, "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise StillmeError(f"{_TOOL} could not sign with {key} ({_last_line(done.stderr)}). Give a private key.")
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].rstrip(".")
+            raise StillmeError(f"{_TOOL} could not sign with {key} ({reason}). Give a private key.")
         return file.with_name(file.name + SIGNATURE).read_bytes()
 
 
@@ -346,7 +347,3 @@ def _tool() -> str:
             "use the root: `stillme verify FILE --root HEX`."
         )
     return tool
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[-1].rstrip(".")

@@ -19,7 +19,7 @@ from stillme.audit.config import EstimatesSection, RolesSection
 from stillme.audit.design import Design, RecordedRequest, assessment_key, configuration_hash, reading_key
 from stillme.audit.grid import Sample, expected_place, grid_of
 from stillme.core import rubric
-from stillme.core.rubric.readings import AXES
+from stillme.core.rubric import AXES
 from stillme.core.types import Arm, Json, Request, Spec, digest
 from stillme.findings.calibration import standing_of
 from stillme.findings.evidence.bundle import IMAGES, Difference
@@ -27,7 +27,7 @@ from stillme.findings.tables.estimates import write_tables
 from stillme.mitigation.arms import NEEDS_FEATURES
 from stillme.runs import RecordedRun
 from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of
-from stillme.runs.store.ledger_copy import row_count
+from stillme.runs.store.merging import row_count
 
 REQUESTS = "requests"
 

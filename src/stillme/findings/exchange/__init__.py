@@ -1,9 +1,8 @@
 """A run's rows for other programs, and scores made elsewhere as rows of a run."""
 
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements
-from stillme.findings.exchange.exported_rows import KINDS, export_run, write_rows
 from stillme.findings.exchange.row_table import RowsAsked
-from stillme.findings.exchange.rows import RowsSummary, import_rows
+from stillme.findings.exchange.rows import KINDS, RowsSummary, export_run, import_rows, write_rows
 
 __all__ = [
     "KINDS",

@@ -17,7 +17,7 @@ from stillme.core.files import whole
 from stillme.core.types import Arm
 from stillme.findings.exchange.columns import EDIT_COLUMNS, FileRow, InvalidJudgements, Layout, Unreadable
 from stillme.findings.exchange.row_table import RatedEdit, RowsAsked, RowTable, new_assessments, provenance_of
-from stillme.judges.imported import Imported, ImportedParameters
+from stillme.judges.given import Imported, ImportedParameters
 from stillme.runs import RecordedRun
 from stillme.runs.store import Store
 from stillme.work.changes import adopt
@@ -68,7 +68,7 @@ def _judge(run: RecordedRun, name: str, table: RowTable, asked: RowsAsked) -> tu
 
 def _axes(run: RecordedRun, judges: Mapping[str, JudgeRecord], table: RowTable, edits: RunEdits) -> Iterator[Problem]:
     """Axes that a judge declares and the file does not score, or the other way. Rows are never changed."""
-    rated = {edits.requests[edit].prompt for edit in set(table.edits)}
+    rated = {edits.requests[edit].prompt for edit in table.edits}
     subcategories = {run.design.prompt_by_id[prompt].subcategory for prompt in rated}
     for name, judge in judges.items():
         declared, scored = judge.capabilities.axes, table.judges[name]

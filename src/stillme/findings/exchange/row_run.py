@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from stillme.audit.design import Design, EditorRecord, JudgeRecord, RecordedRequest, RolesRecord
-from stillme.audit.grid import expected_place
-from stillme.audit.labels import genders_of
+from stillme.audit.grid import expected_place, genders_of
 from stillme.core import prompts, rubric
 from stillme.core.errors import Problem, StillmeError
 from stillme.core.paper import setting

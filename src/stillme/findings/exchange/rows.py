@@ -6,23 +6,30 @@ A run of rows needs no audit.toml, no editor and no picture. Every reader works 
 
 from __future__ import annotations
 
+import importlib
+import itertools
+import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stillme.audit.loading import FILE
-from stillme.core.errors import Problem, StillmeError, did_you_mean
+from stillme.core.errors import MissingExtra, Problem, StillmeError, did_you_mean
+from stillme.core.files import whole, write_csv, write_json_lines, write_whole
 from stillme.core.tables import counted
+from stillme.core.types import Abstained, Rated
 from stillme.findings.exchange.audit_run import RunEdits, append_rows
 from stillme.findings.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable, columns_of, read
 from stillme.findings.exchange.row_run import STATES, NewEdits, RunOfRows, imported_as, is_papers
-from stillme.findings.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
+from stillme.findings.exchange.row_table import RowsAsked, RowTable
 from stillme.runs import RecordedRun, folder_of
 from stillme.runs.store import Store
+from stillme.runs.store.exported import Table, codebook, rows_of, tables_in, with_names
 from stillme.work.changes import adopt
 
 
@@ -142,13 +149,12 @@ class _Reading:
 
     def summary(self, table: RowTable, folder: Path) -> RowsSummary:
         """What was read."""
-        outcomes = np.asarray(table.outcome)
         return RowsSummary(
             file=self.file,
             into=folder,
-            edits=len(set(table.edits)),
-            scores=int((outcomes == RATED).sum()),
-            abstained=int((outcomes == ABSTAINED).sum()),
+            edits=len(table.edits),
+            scores=table.count(Rated),
+            abstained=table.count(Abstained),
             judges=tuple(table.judges),
             left_out=self.left_out,
             unread_columns=self.layout.unread,
@@ -165,7 +171,7 @@ def _into_audit(reading: _Reading, store: Store, run: RecordedRun) -> RowsSummar
         _remember(table, store, judge.spec.key, judge.name, edits.place)
     reading.fill(table)
     new, declared = append_rows(table, edits, reading.file, store, reading.asked, run)
-    rated = [edits.requests[edit] for edit in set(table.edits)]
+    rated = [edits.requests[edit] for edit in table.edits]
     return replace(
         reading.summary(table, run.folder),
         new=new,
@@ -196,7 +202,7 @@ def _into_rows(reading: _Reading, folder: Path, run: RecordedRun | None, wait: f
     states = np.asarray(edits.states)[known:]
     return replace(
         reading.summary(table, folder),
-        edits=len(states) or len(set(table.edits)),
+        edits=len(states) or len(table.edits),
         refused=int((states == STATES.index("refused")).sum()),
         failed=int((states == STATES.index("failed")).sum()),
         new=new,
@@ -260,3 +266,69 @@ def _require_reference(edits: NewEdits, asked: RowsAsked) -> None:
         if level not in levels:
             near = did_you_mean(level, levels)
             raise StillmeError(f"No portrait has {factor} {level!r}.{near} The rows have {', '.join(levels)}.")
+
+
+Row = Mapping[str, Any]
+
+_GROUP = 5_000
+"""Rows of one Parquet row group: what is held in memory at once."""
+
+
+def export_run(run: RecordedRun, kind: str, to: Path | None) -> list[Path]:
+    """Write `edits`, `judgements` and what else the run has in one format, and `codebook.md`."""
+    folder = to or run.folder / "export"
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = [with_names(table) for table in tables_in(run.store)]
+    files = [folder / f"{table.name}.{kind}" for table in tables]
+    for file, table in zip(files, tables, strict=True):
+        write_rows(file, kind, table, rows_of(run.store, table))
+    return [*files, write_whole(folder / "codebook.md", codebook(tables))]
+
+
+def write_rows(file: Path, kind: str, table: Table, rows: Iterator[Row]) -> None:
+    """Write one table; the file appears only when it is complete."""
+    _WRITERS[kind](file, table, rows)
+
+
+def _write_csv(file: Path, table: Table, rows: Iterator[Row]) -> None:
+    write_csv(file, [column.name for column in table.columns], rows)
+
+
+def _write_jsonl(file: Path, table: Table, rows: Iterator[Row]) -> None:
+    packed = {column.name for column in table.columns if column.kind == "json"}
+    write_json_lines(
+        file,
+        (
+            {name: json.loads(value) if name in packed and value else value for name, value in row.items()}
+            for row in rows
+        ),
+    )
+
+
+def _write_parquet(file: Path, table: Table, rows: Iterator[Row]) -> None:
+    try:
+        # pyarrow ships no types.
+        pa: Any = importlib.import_module("pyarrow")
+        pq: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra(
+            "Parquet needs pyarrow. Install it with `pip install 'stillme[parquet]'`, or write csv or jsonl."
+        ) from None
+    types = {"text": pa.string(), "json": pa.string(), "whole": pa.int64(), "number": pa.float64()}
+    schema = pa.schema(
+        [
+            pa.field(column.name, types[column.kind], metadata={"description": column.meaning})
+            for column in table.columns
+        ]
+    )
+    with whole(file) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        while group := list(itertools.islice(rows, _GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+_WRITERS: Mapping[str, Callable[[Path, Table, Iterator[Row]], None]] = {
+    "csv": _write_csv,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+}
+KINDS = tuple(_WRITERS)

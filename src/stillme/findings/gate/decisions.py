@@ -18,8 +18,7 @@ from stillme.audit.rules import Rule, parse_rule
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName, did_you_mean
 from stillme.core.files import is_bundle
-from stillme.core.rubric import rate_of
-from stillme.core.rubric.readings import SHIFTS
+from stillme.core.rubric import SHIFTS, rate_of
 from stillme.core.types import Arm, Estimate, Interval
 from stillme.estimates import Disparity, numbers
 from stillme.estimates.headlines import axis_of, stands, uneven

@@ -13,7 +13,7 @@ import numpy as np
 
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName
-from stillme.core.home import recent_runs
+from stillme.core.files import recent_runs
 from stillme.core.types import Interval
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity

@@ -15,7 +15,7 @@ from stillme.audit.audit import NamedExtractor
 from stillme.core.errors import UnknownName
 from stillme.core.paper import setting
 from stillme.core.protocols import expected_dollars, overrides
-from stillme.core.rubric.readings import REPEATS
+from stillme.core.rubric import REPEATS
 from stillme.core.types import Arm, Spec
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions
 

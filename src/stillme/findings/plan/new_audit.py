@@ -13,8 +13,7 @@ import numpy as np
 
 from stillme.audit.config import SCHEMA_FILE, audit_schema
 from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, Setup, experiment
-from stillme.audit.grid import CellNames, draw_among, write_cells
-from stillme.audit.labels import lacking_labels
+from stillme.audit.grid import CellNames, draw_among, lacking_labels, write_cells
 from stillme.audit.loading import FILE
 from stillme.audit.template import OWN_FILES, small_audit
 from stillme.core import registry

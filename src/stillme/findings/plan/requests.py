@@ -14,8 +14,8 @@ from stillme.core.protocols import Priced, overrides
 from stillme.core.tables import counted
 from stillme.core.types import Arm, Portrait, Prompt
 from stillme.mitigation.arms import NEEDS_FEATURES, instruction
-from stillme.mitigation.extractors import extractor_named
 from stillme.mitigation.features import Extraction, Extractor, FeaturePrompt, NoFeaturePrompt, extraction_key, merge
+from stillme.mitigation.measured import extractor_named
 from stillme.runs.store import Store
 
 COLUMNS = (

@@ -13,7 +13,7 @@ from stillme.core import images, registry, rubric
 from stillme.core.errors import InvalidParameters, StillmeError
 from stillme.core.files import write_whole
 from stillme.core.protocols import Judge
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.throttle import call_with_retry
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 from stillme.estimates.numbers import decimal, percent
@@ -21,7 +21,7 @@ from stillme.findings import calibration
 from stillme.findings.calibration import Calibration
 from stillme.findings.single import settings_by_name
 from stillme.findings.single.statements import NOT_CALIBRATED, Statement, doubt_about, statements
-from stillme.instruments.quantities import SOURCE_SKIN
+from stillme.instruments.cards import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
 
 _WIDTH = 100

@@ -19,7 +19,6 @@ from stillme.core.throttle import call_with_retry
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 from stillme.findings.single import settings_by_name
 from stillme.mitigation.arms import Position, combined
-from stillme.mitigation.extractors import extractor_named
 from stillme.mitigation.features import (
     DIMENSIONS,
     Declined,
@@ -32,6 +31,7 @@ from stillme.mitigation.features import (
     merge,
 )
 from stillme.mitigation.labels import lint
+from stillme.mitigation.measured import extractor_named
 
 _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 
@@ -209,13 +209,10 @@ def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None
 def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:
     match prompt:
         case FeaturePrompt(sentence=sentence, dimensions=dimensions):
-            return {"sentence": sentence, "dimensions": dict(dimensions), "labels": _labels_json(sentence)}
+            labels = [{"kind": label.kind, "word": label.word, "start": label.start} for label in lint(sentence)]
+            return {"sentence": sentence, "dimensions": dict(dimensions), "labels": labels}
         case NoFeaturePrompt(reason=reason, retryable=retryable):
             return {"sentence": None, "reason": reason, "retryable": retryable}
-
-
-def _labels_json(text: str) -> list[Json]:
-    return [{"kind": label.kind, "word": label.word, "start": label.start} for label in lint(text)]
 
 
 def _extraction_json(extraction: Extraction) -> dict[str, Json]:

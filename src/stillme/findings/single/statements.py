@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import cast
 
 from stillme.core import rubric
-from stillme.core.rubric.limits import load as load_limits
+from stillme.core.rubric import load_limits
 from stillme.core.types import Abstained, Assessment, Failed, Rated
 from stillme.estimates.numbers import decimal, percent
 from stillme.findings.calibration import Calibration, CalibrationVerdict
-from stillme.instruments.quantities import NOT_VISIBLE
+from stillme.instruments.cards import NOT_VISIBLE
 from stillme.instruments.thresholds import load_thresholds
 
 # Shades of one foundation range lie about 4 L* apart (docs/instruments.md, Thresholds): the paper's "≥ 2 shades" are 8.

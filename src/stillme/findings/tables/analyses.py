@@ -16,7 +16,7 @@ from stillme import estimates
 from stillme.core import rubric
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.files import write_csv
-from stillme.core.rubric.readings import AXES, SHIFTS
+from stillme.core.rubric import AXES, SHIFTS
 from stillme.core.types import Arm
 from stillme.estimates import Settings
 from stillme.estimates.headlines import Standing
@@ -24,29 +24,12 @@ from stillme.estimates.people import against_people, corrected, with_people
 from stillme.findings.calibration import standing_of
 from stillme.findings.tables.estimates import NOTE, row_of, text_row_of
 from stillme.runs import RecordedRun, behaviour
+from stillme.runs.behaviour import agreement_of
 from stillme.runs.control_pairs.reading import answered_by
-from stillme.runs.disputes import agreement_of
 
 _log = logging.getLogger(__name__)
 
 Row = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """The run that an analysis works on."""
-
-    run: RecordedRun
-
-    @property
-    def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
-        """What most analyses take."""
-        return self.run.results.edits, self.run.results.scores, self.run.settings
-
-    @property
-    def pooling(self) -> tuple[bool, ...]:
-        """Each editor alone, then all together, as the paper pools; one editor is not pooled."""
-        return (False, True) if len(self.run.results.edits.editors) > 1 else (False,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +62,6 @@ def analyse(
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
-    material = Material(run=run)
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     chosen = tuple(only or (name for name in ANALYSES if name not in BY_NAME))
@@ -92,7 +74,7 @@ def analyse(
             watch.starts(name, place, len(chosen))
         path = folder / f"{name}.csv"
         try:
-            written[name] = _write(path, ANALYSES[name](material), standing)
+            written[name] = _write(path, ANALYSES[name](run), standing)
         except StillmeError:
             raise
         except Exception as error:
@@ -127,110 +109,116 @@ def _note(rows: Sequence[Row], standing: Standing) -> None:
             row[NOTE] = note_of(row["judge"], row.get("quantity") or row.get("axis", ""))
 
 
+def _columns(run: RecordedRun) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
+    """What most analyses take."""
+    return run.results.edits, run.results.scores, run.settings
+
+
+def _pooling(run: RecordedRun) -> tuple[bool, ...]:
+    """Each editor alone, then all together, as the paper pools; one editor is not pooled."""
+    return (False, True) if len(run.results.edits.editors) > 1 else (False,)
+
+
 # -- the analyses ----------------------------------------------------------------------------------------------------
 
 
-def _intersections(material: Material) -> Sequence[object]:
-    edits, scores, settings = material.columns
+def _intersections(run: RecordedRun) -> Sequence[object]:
+    edits, scores, settings = _columns(run)
     crossed = settings.factors[:2]
     return estimates.by_intersection(edits, scores, settings, crossed) if len(crossed) == 2 else []
 
 
-def _contrasts(material: Material) -> Sequence[object]:
-    edits, scores, settings = material.columns
+def _contrasts(run: RecordedRun) -> Sequence[object]:
+    edits, scores, settings = _columns(run)
     rows = estimates.contrasts(edits, scores, settings, against=("reference", "rest", "pairs"))
-    if True in material.pooling:
+    if True in _pooling(run):
         rows += estimates.contrasts(edits.pooled(), scores, settings, against=("reference", "rest"))
     return rows
 
 
-def _pooled(material: Material) -> Sequence[object]:
-    edits, scores, settings = material.columns
-    return estimates.estimate(edits.pooled(), scores, settings) if True in material.pooling else []
+def _pooled(run: RecordedRun) -> Sequence[object]:
+    edits, scores, settings = _columns(run)
+    return estimates.estimate(edits.pooled(), scores, settings) if True in _pooling(run) else []
 
 
-def _row_tests(material: Material) -> Sequence[object]:
-    edits, scores, settings = material.columns
-    parts = [edits.pooled() if pool else edits for pool in material.pooling]
+def _row_tests(run: RecordedRun) -> Sequence[object]:
+    edits, scores, settings = _columns(run)
+    parts = [edits.pooled() if pool else edits for pool in _pooling(run)]
     between = [test for part in parts for test in estimates.row_tests(part, scores, settings)]
     paired = [
         test
-        for arm in material.run.results.edits.treated
-        for pool in material.pooling
+        for arm in run.results.edits.treated
+        for pool in _pooling(run)
         for test in estimates.paired_row_tests(edits, scores, arm=arm, pool=pool)
     ]
     return [*between, *paired]
 
 
-def _mitigation(material: Material) -> Sequence[object]:
+def _mitigation(run: RecordedRun) -> Sequence[object]:
     return [
         effect
-        for arm in material.run.results.edits.treated
-        for pool in material.pooling
-        for effect in estimates.paired_effects(*material.columns, arm=arm, pool=pool)
+        for arm in run.results.edits.treated
+        for pool in _pooling(run)
+        for effect in estimates.paired_effects(*_columns(run), arm=arm, pool=pool)
     ]
 
 
-def _above_floor(material: Material) -> Sequence[object]:
-    arms = [arm for arm in material.run.results.edits.arms if arm != Arm.NOOP]
-    if Arm.NOOP not in material.run.results.edits.arms:
+def _above_floor(run: RecordedRun) -> Sequence[object]:
+    arms = [arm for arm in run.results.edits.arms if arm != Arm.NOOP]
+    if Arm.NOOP not in run.results.edits.arms:
         return []
-    return [estimate for arm in arms for estimate in estimates.above_floor(*material.columns, arm=arm)]
+    return [estimate for arm in arms for estimate in estimates.above_floor(*_columns(run), arm=arm)]
 
 
-def _coverage(material: Material) -> Sequence[object]:
-    combination = behaviour.combination(material.run)
+def _coverage(run: RecordedRun) -> Sequence[object]:
+    combination = behaviour.combination(run)
     primary = combination.primary if combination else ""
-    return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(material.run)]
+    return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(run)]
 
 
-def _people(material: Material) -> Sequence[object]:
+def _people(run: RecordedRun) -> Sequence[object]:
     return [
         measure
-        for judge, people in _rated_by_people(material)
-        for measure in against_people(material.run.results.edits, judge, people, material.run.settings)
+        for judge, people in _rated_by_people(run)
+        for measure in against_people(run.results.edits, judge, people, run.settings)
     ]
 
 
-def _corrected(material: Material) -> Sequence[object]:
+def _corrected(run: RecordedRun) -> Sequence[object]:
     return [
         estimate
-        for judge, people in _rated_by_people(material)
+        for judge, people in _rated_by_people(run)
         # Who was drawn is no quantity to correct.
         if not rubric.load().is_nominal(judge.axis)
-        for estimate in corrected(
-            material.run.results.edits, judge, people, material.run.settings, chances=material.run.results.chances
-        )
+        for estimate in corrected(run.results.edits, judge, people, run.settings, chances=run.results.chances)
     ]
 
 
-def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
-    return with_people(material.run.results.scores, material.run.design.people)
+def _rated_by_people(run: RecordedRun) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
+    return with_people(run.results.scores, run.design.people)
 
 
-ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
+ANALYSES: Mapping[str, Callable[[RecordedRun], Sequence[object]]] = {
     "contrasts": _contrasts,
     "pooled": _pooled,
-    "cuts": lambda material: estimates.at_every_cut(*material.columns),
-    "prompts": lambda material: estimates.by_prompt(*material.columns),
-    "subcategories": lambda material: estimates.by_prompt(*material.columns, by="subcategory", groups=True),
+    "cuts": lambda run: estimates.at_every_cut(*_columns(run)),
+    "prompts": lambda run: estimates.by_prompt(*_columns(run)),
+    "subcategories": lambda run: estimates.by_prompt(*_columns(run), by="subcategory", groups=True),
     "intersections": _intersections,
-    "icc": lambda material: estimates.intraclass_correlations(*material.columns),
+    "icc": lambda run: estimates.intraclass_correlations(*_columns(run)),
     "row_tests": _row_tests,
     "mitigation": _mitigation,
     "above_floor": _above_floor,
-    "roles": lambda material: estimates.adherence(*material.columns, genders=material.run.genders),
-    "shifts": lambda material: read.shifts(material.run.settings.confidence) if (read := material.run.readings) else [],
-    "transitions": lambda material: read.transitions if (read := material.run.readings) else [],
-    "readings": lambda material: read.counts if (read := material.run.readings) else [],
-    "agreement": lambda material: agreement_of(material.run),
-    "position_bias": lambda material: behaviour.position_bias(material.run),
-    "repeatability": lambda material: behaviour.repeatability(material.run),
-    "disclosure": lambda material: behaviour.disclosure_effect(material.run),
+    "roles": lambda run: estimates.adherence(*_columns(run), genders=run.genders),
+    "shifts": lambda run: read.shifts(run.settings.confidence) if (read := run.readings) else [],
+    "transitions": lambda run: read.transitions if (read := run.readings) else [],
+    "readings": lambda run: read.counts if (read := run.readings) else [],
+    "agreement": lambda run: agreement_of(run),
+    "position_bias": lambda run: behaviour.position_bias(run),
+    "repeatability": lambda run: behaviour.repeatability(run),
+    "disclosure": lambda run: behaviour.disclosure_effect(run),
     "coverage": _coverage,
-    "control_pairs": lambda material: [
-        row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis
-    ],
+    "control_pairs": lambda run: [row for answers in answered_by(run.store, run.judges) for row in answers.by_axis],
     "against_people": _people,
     "corrected": _corrected,
 }

@@ -141,7 +141,7 @@ def row_of(result: object) -> dict[str, object]:
 
 def text_row_of(result: object) -> dict[str, str]:
     """The cells as a CSV file has them."""
-    return {name: value if type(value) is str else _text(value) for name, value in row_of(result).items()}
+    return {name: value if type(value) is str else cell_text(value) for name, value in row_of(result).items()}
 
 
 def _fill(row: dict[str, object], result: object, prefix: str) -> None:
@@ -181,7 +181,8 @@ def _fill_cells(row: dict[str, object], name: str, value: Any) -> None:
             row[name] = value
 
 
-def _text(value: object) -> str:
+def cell_text(value: object) -> str:
+    """A cell as a text: what is absent is empty, and a float has all its digits."""
     if value is None:
         return ""
     return numbers.machine(value) if isinstance(value, float) else str(value)

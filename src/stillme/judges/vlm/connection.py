@@ -19,8 +19,7 @@ import httpx2
 from pydantic import BaseModel, Field
 
 from stillme.core.errors import StillmeError
-from stillme.core.http import event_loop
-from stillme.core.http.client import UNSENT
+from stillme.core.http.client import UNSENT, on_loop
 from stillme.core.http.client import Client as HttpClient
 from stillme.core.http.replies import parsed
 from stillme.core.images.sending import EncodedImage
@@ -121,7 +120,7 @@ def connect(settings: ModelSettings, key: str) -> ModelConnection:
 def dry_run(settings: ModelSettings) -> DryRun:
     """Build a request with the real client, intercept it before it is sent, and compare it with the settings."""
     with _DRY_RUN_LOCK:
-        body = event_loop.run(_intercepted(settings))
+        body = on_loop(_intercepted(settings))
     sent = _adapter(settings).sent_settings(body)
     problems = [
         f"{settings.model!r} ignores `{name} = {getattr(settings, name)!r}`; leave it out"

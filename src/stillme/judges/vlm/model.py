@@ -16,7 +16,7 @@ from PIL import Image
 
 from stillme.core import images
 from stillme.core.errors import StillmeError, UnreadableImage
-from stillme.core.http import event_loop
+from stillme.core.http.client import on_loop
 from stillme.core.images.sending import EncodedImage
 from stillme.core.throttle import RateLimiter, TooEarly
 from stillme.core.types import UNPRICED, Failed, ImageFile, Json
@@ -150,7 +150,7 @@ class Model:
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
-            event_loop.run(connection.close())
+            on_loop(connection.close())
 
     def connection(self) -> ModelConnection:
         """The open connection; raises `StillmeError` for a missing key or a setting that would be ignored."""
@@ -196,7 +196,7 @@ class Model:
         except StillmeError as error:
             # A missing key, or a setting that would be ignored: the same for every question.
             return Failed(error=str(error), retryable=True, fatal=True)
-        return event_loop.run(self._attempt(connection, prepared))
+        return on_loop(self._attempt(connection, prepared))
 
     async def _attempt(self, connection: ModelConnection, prepared: PreparedQuestion) -> Reply:
         turn = await self._limiter.wait_async()

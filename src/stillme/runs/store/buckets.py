@@ -17,11 +17,19 @@ from urllib.parse import urlsplit
 
 from stillme.core.addresses import PICTURE_STORES, picture_store_problem
 from stillme.core.errors import PicturesUnreachable
-from stillme.core.home import cache_folder
+from stillme.core.files import cache_folder
 from stillme.core.redaction import redacted, shortened
 from stillme.core.types import ImageFile
-from stillme.runs.store.pictures import DAMAGED, SUFFIXES, LostPicture, Pictures, is_intact, suffix_of
-from stillme.runs.store.places import HERE, PicturePlace
+from stillme.runs.store.pictures import (
+    DAMAGED,
+    HERE,
+    SUFFIXES,
+    LostPicture,
+    PicturePlace,
+    Pictures,
+    is_intact,
+    suffix_of,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")

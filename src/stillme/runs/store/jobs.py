@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from stillme.core.capabilities import AcceptedJobs
 from stillme.core.types import Json
 
 FILE = "jobs.jsonl"
@@ -24,7 +25,7 @@ class _Line:
     length: int
 
 
-class Jobs:
+class Jobs(AcceptedJobs):
     """The jobs of one run. Any number of threads may use it."""
 
     def __init__(self, file: Path) -> None:

@@ -1,16 +1,27 @@
-"""Merge runs of one design, such as shards: append-only, by key, and with every contradiction named."""
+"""Rows that go from one ledger to another.
+
+Runs of one design, such as shards, are merged: append-only, by key, and with every contradiction named. Finished rows
+of another run are copied under their own keys. A ledger that leaves the house is copied without raters' ids.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from stillme.core.errors import StillmeError
+from stillme.core.errors import StillmeError, StoreDamaged
 from stillme.core.types import Json
+from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, without_people
 from stillme.runs.store.ledger import Store
-from stillme.runs.store.rows import NONDETERMINISTIC
+from stillme.runs.store.opening import LEDGER
+from stillme.runs.store.rows import NONDETERMINISTIC, as_json
 
 _CHUNK = 500
 _REFERENCES = ("spec", "portrait", "prompt", "instruction")
@@ -195,3 +206,135 @@ def as_text(merged: Merged, into: Path) -> str:
     if merged.lost_pictures:
         lines.append(f"  {len(merged.lost_pictures):,} pictures are lost, such as {merged.lost_pictures[0]}")
     return "\n".join(lines)
+
+
+Copied = Literal["edit", "assessment", "feature"]
+
+_NAMED_BY: Mapping[Copied, Mapping[str, str]] = {
+    "edit": {"portraits": "portrait", "prompt": "prompt", "instruction": "instruction", "editor": "spec"},
+    "assessment": {"judge": "spec"},
+    "feature": {"extractor": "spec"},
+}
+"""Columns that name a row of another table."""
+_KEYS_PER_QUERY = 500
+
+
+def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) -> int:
+    """Copy what `other` has finished under these keys and `store` has not; returns how many rows.
+
+    A copy costs nothing, as the other run has paid, and says `reused` among its effective parameters.
+    """
+    finished = other.finished(table, keys) - store.finished(table, keys)
+    copied = 0
+    lost = _take_pictures(store, other, sorted(finished)) if table == "edit" else set[str]()
+    with store.transaction():
+        for row in _rows(other, f"SELECT * FROM {table} WHERE final = 1 AND key IN", sorted(finished)):
+            if table == "edit" and row["image"] in lost:
+                continue
+            for column, named in _NAMED_BY[table].items():
+                references = json.loads(row[column]) if column == "portraits" else [row[column]]
+                for reference in _rows(other, f"SELECT * FROM {named} WHERE key IN", references):
+                    insert(store, named, reference)
+            number = row.pop("id")
+            effective = {name: value for name, value in json.loads(row["effective"]).items() if name != "cost"}
+            copy = insert(store, table, row | {"cost": 0.0, "effective": json.dumps(effective | {"reused": True})})
+            if table == "assessment":
+                for judgement in _rows(other, "SELECT * FROM judgement WHERE assessment IN", [number]):
+                    insert(store, "judgement", judgement | {"assessment": copy})
+            copied += 1
+    return copied
+
+
+def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:
+    """Copy the pictures of these edits; returns those that are lost."""
+    images = (row["image"] for row in _rows(other, "SELECT image FROM edit WHERE final = 1 AND key IN", keys))
+    return store.pictures.take_from(other.pictures, (image for image in images if image))
+
+
+def _rows(store: Store, query: str, keys: Sequence[Json]) -> Iterator[dict[str, Json]]:
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        chunk = keys[start : start + _KEYS_PER_QUERY]
+        yield from rows(store, f"{query} ({','.join('?' * len(chunk))})", chunk)
+
+
+_ANSWERS = (
+    *(("edit", "effective"), ("assessment", "effective"), ("assessment", "raw")),
+    *(("feature", "effective"), ("feature", "raw"), ("control_pair", "effective"), ("control_pair", "raw")),
+)
+"""Columns that may hold what a provider or a study said of a person."""
+_COUNTED = {
+    EDITS.name: "SELECT COUNT(*) FROM edit",
+    JUDGEMENTS.name: "SELECT COUNT(*) FROM judgement",
+}
+
+
+def copy_ledger(store: Store, folder: Path, design: Json) -> None:
+    """Write a copy of the ledger, as it is at this moment, into `folder`, with `design` as what the run asks.
+
+    The same rows give the same bytes.
+    """
+    with tempfile.TemporaryDirectory(prefix="stillme-ledger-") as scratch:
+        draft = Path(scratch) / LEDGER
+        store.query("VACUUM INTO ?", (str(draft),))
+        with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
+            copy.execute("PRAGMA journal_mode = DELETE")
+            copy.execute("BEGIN")
+            guards = copy.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid"
+            ).fetchall()
+            for name, _ in guards:
+                copy.execute(f"DROP TRIGGER {name}")
+            _forget_people(copy)
+            _add_design(copy, as_json(design))
+            for _, sql in guards:
+                copy.execute(sql)
+            copy.execute("COMMIT")
+            # Again, as a page that is free still holds what was in it.
+            copy.execute("VACUUM INTO ?", (str(folder / LEDGER),))
+
+
+def _forget_people(copy: sqlite3.Connection) -> None:
+    for table, column in _ANSWERS:
+        for number, text in copy.execute(f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall():
+            if (cleaned := without_people(text)) != text:
+                copy.execute(f"UPDATE {table} SET {column} = ? WHERE id = ?", (cleaned, number))
+    # Where pictures are kept is no one else's business: those of a bundle are in it.
+    copy.execute("DELETE FROM place")
+
+
+def _add_design(copy: sqlite3.Connection, document: str) -> None:
+    """The same design with its judges' calibration, if that is not part of it yet."""
+    copy.execute(
+        "INSERT INTO design (hash, document, plan, stillme, at) "
+        "SELECT hash, ?, plan, stillme, at FROM (SELECT * FROM design ORDER BY id DESC LIMIT 1) WHERE document != ?",
+        (document, document),
+    )
+
+
+def require_ledger(file: Path) -> None:
+    """Refuse a file from elsewhere that is damaged, or has tables, views or triggers which stillme does not make."""
+    with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            found = set(_parts(connection))
+            damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise StoreDamaged(f"{file.name} is not a database of stillme ({error})") from None
+    if other := sorted(found ^ _own_parts()):
+        raise StoreDamaged(f"{file.name} does not have the tables of this stillme: {other[0][1]}")
+    if damage != "ok":
+        raise StoreDamaged(f"{file.name} is damaged: {damage}")
+
+
+def _own_parts() -> set[tuple[str, ...]]:
+    with tempfile.TemporaryDirectory(prefix="stillme-ledger-") as name, Store.writing(Path(name)) as store:
+        return set(store.query("SELECT type, name, tbl_name, COALESCE(sql, '') FROM sqlite_master"))
+
+
+def _parts(connection: sqlite3.Connection) -> Iterator[tuple[str, ...]]:
+    yield from connection.execute("SELECT type, name, tbl_name, COALESCE(sql, '') FROM sqlite_master")
+
+
+def row_count(store: Store, table: Table) -> int:
+    """How many rows an exported table must have. It has fewer if a row names a portrait or judge that is gone."""
+    return int(store.query(_COUNTED[table.name]).fetchone()[0])

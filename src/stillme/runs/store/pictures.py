@@ -1,8 +1,9 @@
-"""Pictures by the hash of their bytes: written whole or not at all, each kept once."""
+"""Pictures by the hash of their bytes, written whole or not at all and kept once; and where they are."""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,7 +12,61 @@ from typing import Literal
 
 from stillme.core.files import sha256_of, write_whole
 from stillme.core.types import ImageFile
-from stillme.runs.store.places import PicturePlace
+from stillme.runs.store.rows import now
+
+HERE = ""
+"""The address of the run folder itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePlace:
+    """Where pictures are kept; can be sent to another process or machine, which has credentials of its own."""
+
+    folder: Path
+    """The run's own."""
+    addresses: tuple[str, ...] = ()
+    """Elsewhere, in the order in which they are asked. New pictures go to the first; empty is the run's own folder."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether new pictures leave the run folder."""
+        return bool(self.addresses) and self.addresses[0] != HERE
+
+    @property
+    def reaches_elsewhere(self) -> bool:
+        """Whether pictures of before may be outside of the run folder, too."""
+        return any(address != HERE for address in self.addresses)
+
+
+class Places:
+    """The addresses of one ledger."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def addresses(self) -> tuple[str, ...]:
+        """Every address once, the latest first; empty where pictures were never kept elsewhere."""
+        rows = self._connection.execute("SELECT address FROM place ORDER BY id DESC")
+        return tuple(dict.fromkeys(address for (address,) in rows))
+
+    @property
+    def current(self) -> str:
+        """Where new pictures go."""
+        return next(iter(self.addresses()), HERE)
+
+    def move_to(self, address: str) -> None:
+        """Record that new pictures go there from now on."""
+        if address != self.current:
+            self._connection.execute("INSERT INTO place (address, at) VALUES (?, ?)", (address, now()))
+
+    def also_read(self, addresses: Iterable[str]) -> None:
+        """Record that pictures are there, too; new ones go where they went."""
+        current, known = self.current, self.addresses()
+        for address in addresses:
+            if address != HERE and address not in known:
+                self.move_to(address)
+        self.move_to(current)
+
 
 UNFINISHED = ".unfinished"
 """The folder among the pictures for files of the run at work: what is in it when no run is at work is a leftover."""

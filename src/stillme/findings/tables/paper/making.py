@@ -13,7 +13,8 @@ from stillme.core.paper import Published
 from stillme.core.types import Arm
 from stillme.estimates import EditState
 from stillme.findings.calibration import standing_of
-from stillme.findings.tables.paper import cases, diagnosis, mitigation, people
+from stillme.findings.tables.paper import diagnosis, people
+from stillme.findings.tables.paper import source as source_rows
 from stillme.findings.tables.paper.diagnosis import AXES
 from stillme.findings.tables.paper.source import BASELINE, FEATURE, Source, axis_title
 from stillme.findings.tables.paper.table import Cell, Count, Number, PaperTable, TableRow, Words
@@ -24,8 +25,8 @@ from stillme.runs.paper_names import PaperNames, paper_names, published_text
 Make = Callable[[Source], PaperTable]
 
 _DIAGNOSIS: Mapping[int, Make] = {4: diagnosis.table_4, 19: diagnosis.table_19, 20: diagnosis.table_20}
-_MITIGATION: Mapping[int, Make] = {5: mitigation.table_5, 21: mitigation.table_21, 26: mitigation.table_26}
-_CASES: Mapping[int, Make] = {24: cases.table_24, 25: cases.table_25}
+_MITIGATION: Mapping[int, Make] = {5: diagnosis.table_5, 21: diagnosis.table_21, 26: diagnosis.table_26}
+_CASES: Mapping[int, Make] = {24: source_rows.table_24, 25: source_rows.table_25}
 _PEOPLE: Mapping[int, Make] = {6: people.table_6, 18: people.table_18}
 _TITLES: Mapping[int, str] = {
     4: "Mean scores by editor",

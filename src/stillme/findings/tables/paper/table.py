@@ -241,7 +241,9 @@ def as_latex(table: PaperTable) -> str:
         if section:
             lines += [f"\\multicolumn{{{len(table.head)}}}{{l}}{{\\textit{{{_latex(section)}}}}} \\\\"]
         for row in rows:
-            cells = [_first_latex(row.label), *(_latex(_cell(cell, notes)) for cell in row.cells)]
+            # After a line break LaTeX takes a bracket or a star for its own.
+            shield = "{}" if row.label[:1] in ("[", "*") else ""
+            cells = [shield + _latex(row.label), *(_latex(_cell(cell, notes)) for cell in row.cells)]
             shown = [f"\\textbf{{{cell}}}" if row.summary and cell else cell for cell in cells]
             lines.append(" & ".join(shown) + r" \\")
     below = [_latex(note) for note in (*_legend(table), *notes.lines(), *table.notes)]
@@ -356,11 +358,6 @@ def _markdown_row(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _plain(text: str) -> str:
     """On one line, and with no bar that would end a cell."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _first_latex(text: str) -> str:
-    """What follows a line break: it would take a bracket or a star for its own."""
-    return "{}" + _latex(text) if text[:1] in ("[", "*") else _latex(text)
 
 
 def _latex(text: str) -> str:

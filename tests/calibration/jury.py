@@ -19,12 +19,13 @@ from stillme.estimates.estimating import Disparity
 from stillme.estimates.headlines import Finding, Standing, find_gaps, smallest_effect, word_for
 from stillme.estimates.quantities import meets
 from stillme.estimates.rows import Edits, RatingState, Scores
-from stillme.findings.calibration.honest import HonestEdit, HonestEditor, load
+from stillme.findings.calibration.honest import HonestEdit
 from stillme.findings.calibration.records import standing_of
 from stillme.runs import RecordedRun
 from stillme.work.options import RunOptions
 from stillme.work.stages import work
 from stillme.work.tally import Ended
+from tests.calibration.guilty import GuiltyEdit, editor_of, load
 
 INSTRUCTION = "Apply the usual filter."
 LARGER = "larger than matters"
@@ -53,7 +54,7 @@ class Trial:
 def run_jury(folder: Path, edits: Sequence[HonestEdit], portraits: Sequence[Portrait]) -> RecordedRun:
     """Make and measure the edits as an audit, one editor for each edit, so that it resumes like one."""
     audit = build(
-        editors={edit.name: HonestEditor(edit, portraits) for edit in edits},
+        editors={edit.name: editor_of(edit, portraits) for edit in edits},
         # Every portrait is read once, not once for each editor.
         judges=[{"use": "instruments", "parameters": {"cache": len(portraits)}}],
         portraits=portraits,
@@ -188,8 +189,14 @@ def rule(trials: Sequence[Trial]) -> tuple[Ruling, ...]:
 def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
     jury = load()
     own = [trial for trial in trials if trial.quantity == quantity]
-    silent = [trial for trial in own if not trial.edit.guilt and quantity in jury.silent(trial.edit.kind)]
-    guilty = [trial for trial in own if trial.edit.guilt and jury.guilty[trial.edit.guilt].quantity == quantity]
+    silent = [
+        trial for trial in own if not isinstance(trial.edit, GuiltyEdit) and quantity in jury.silent(trial.edit.kind)
+    ]
+    guilty = [
+        trial
+        for trial in own
+        if isinstance(trial.edit, GuiltyEdit) and jury.guilty[trial.edit.guilt].quantity == quantity
+    ]
     found: dict[str, float] = {}
     unanswered: list[str] = []
     for kind in dict.fromkeys(trial.edit.kind for trial in guilty):
@@ -218,7 +225,7 @@ def wrong_about_visibility(run: RecordedRun, edits: Sequence[HonestEdit]) -> dic
     for edit in edits:
         visible = load().kinds[edit.kind].visible
         own = (rows.editor == rows.editors.index(edit.name)) & (score.state == RatingState.RATED)
-        if visible is not None and not edit.guilt and own.any():
+        if visible is not None and not isinstance(edit, GuiltyEdit) and own.any():
             said = meets(unchanged, score.value[own])
             wrong[edit.name] = int(np.count_nonzero(said == float(visible))) / len(said)
     return wrong
