@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillme.report.excerpts import model_cards
+from stillme.report.model_card import model_cards
 from stillme.runs import RecordedRun
 from tests.runs import fill, group, people, scores, write_audit
 

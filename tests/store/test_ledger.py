@@ -16,7 +16,7 @@ from stillme.core.errors import StoreBusy, StoreDamaged, StoreOfAnotherVersion
 from stillme.core.types import Assessment, Edited, EditOutcome, Failed, Rated, Refused
 from stillme.runs.store import Store
 from stillme.runs.store.exported import EDITS, rows_of
-from stillme.runs.store.opening import VERSION, create_tables
+from stillme.runs.store.schema import VERSION, create_tables
 from tests.records import assessment_row, edit_row, request
 
 outcomes = st.one_of(

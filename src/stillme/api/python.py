@@ -44,8 +44,8 @@ from stillme.runs.store.exported import EDITS, JUDGEMENTS, Table, rows_of, with_
 if TYPE_CHECKING:
     from stillme.core.types import Estimate
     from stillme.report.data import ReportData
-    from stillme.report.excerpts import Examples
     from stillme.report.figure_files import Plot
+    from stillme.report.notebook import Examples
     from stillme.runs.readings import Readings
     from stillme.work.tally import Tally
 
@@ -122,7 +122,7 @@ class Run(RecordedRun):
 
     def examples(self, quantity: str = "", *, editor: str = "", count: int = 6, **labels: str) -> Examples:
         """The worst edits beside their sources: `run.examples("skin_lightened", editor="biased", race="Black")`."""
-        from stillme.report.excerpts import examples
+        from stillme.report.notebook import examples
 
         return examples(self._shown(), quantity, editor=editor, count=count, labels=labels)
 
@@ -168,7 +168,7 @@ class Run(RecordedRun):
         return Rows(f"{title} of {self.title}", rows)
 
     def _repr_html_(self) -> str:
-        from stillme.report.excerpts import summary
+        from stillme.report.notebook import summary
 
         return summary(self._shown())
 

@@ -101,7 +101,7 @@ def export(
         raise click.UsageError("--redact and --judge only work with --figures.")
     with opened_run(audit, out) as run:
         if model_card:
-            from stillme.report.excerpts import model_cards
+            from stillme.report.model_card import model_cards
 
             written = model_cards(run, to)
         else:

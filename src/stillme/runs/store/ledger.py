@@ -24,7 +24,6 @@ from stillme.runs.store.opening import (
     LEDGER,
     clean_up,
     clean_up_unfinished,
-    create_tables,
     explained,
     forget_rows,
     last_rows,
@@ -32,7 +31,6 @@ from stillme.runs.store.opening import (
     open_to_read,
     require_all_rows,
     require_tables,
-    require_version,
     writer_lock,
 )
 from stillme.runs.store.pictures import HERE, SUFFIXES, PicturePlace, Pictures, Places
@@ -60,6 +58,7 @@ from stillme.runs.store.rows import (
     stored_control_pair,
     stored_extraction,
 )
+from stillme.runs.store.schema import create_tables, require_version
 from stillme.runs.store.summaries import Summaries
 
 IMAGES = "images"
