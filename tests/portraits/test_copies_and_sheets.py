@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stillme import portraits as room
+from stillme import portraits as synthetic
 from stillme.api.demo import shrink_into
 from stillme.api.pipeline import run_stages
 from stillme.core.errors import StillmeError
 from stillme.portraits import folder as portrait_folder
-from stillme.portraits import synthetic
 from stillme.portraits.sheet import rows_of, write_sheet
 from tests.records import small_audit
 

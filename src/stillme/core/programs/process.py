@@ -1,9 +1,4 @@
-"""One process that ends with us, is killed with everything that it started, and leaves its last words.
-
-This file is also the script that supervises it, so it imports nothing of ours: `python process.py LIFELINE PROGRAM
-ARGUMENT…` leads a process group of its own. LIFELINE is the number of a pipe that stays open as long as the parent
-lives, however the parent ends.
-"""
+"""One process that ends with us, is killed with everything that it started, and leaves its last words."""
 
 from __future__ import annotations
 
@@ -11,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-NOT_STARTED = 127
-"""Exit code when there is no such program, as in a shell."""
-NOT_EXECUTABLE = 126
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _LINES, _CHARACTERS = 6, 1500
 """How much of the end of its output a failure keeps."""
 MAX_OUTPUT = 2**20
@@ -40,14 +33,12 @@ class SupervisedProcess:
         stdout: int | IO[bytes] = subprocess.PIPE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        import tempfile  # slow to import, and the supervisor needs none
-
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
         lifeline, self._lifeline = os.pipe()
         try:
             # A group of its own: Ctrl-C lets the call end, and everything in it can be killed together.
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", __file__, str(lifeline), *command],
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), str(lifeline), *command],
                 cwd=folder,
                 stdin=stdin,
                 stdout=stdout,
@@ -124,27 +115,3 @@ def _ending(code: int) -> str:
         return f"killed by {signal.Signals(number).name}"
     except ValueError:
         return f"killed by signal {number}"
-
-
-def _end_with_parent(lifeline: int) -> None:
-    while os.read(lifeline, 1024):
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
-def _supervise(lifeline: int, command: list[str]) -> int:
-    """The program's exit code; 128 and the signal's number if a signal killed it."""
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
-    try:
-        code = subprocess.Popen(command).wait()
-    except OSError as error:
-        sys.stderr.write(f"{command[0]} cannot be started: {error.strerror}\n")
-        return NOT_STARTED if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-    return code if code >= 0 else 128 - code
-
-
-if __name__ == "__main__":
-    exit_code = _supervise(int(sys.argv[1]), sys.argv[2:])
-    sys.stderr.flush()
-    # The thread that waits for the parent must not delay the end.
-    os._exit(exit_code)

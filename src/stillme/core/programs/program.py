@@ -17,7 +17,8 @@ from pydantic import Field, field_validator
 from stillme.core import images
 from stillme.core.files import sha256_of
 from stillme.core.placeholders import fill, names_in, unknown_names
-from stillme.core.programs.process import NOT_EXECUTABLE, NOT_STARTED, SupervisedProcess, end_of, ended, out_of_time
+from stillme.core.programs.process import SupervisedProcess, end_of, ended, out_of_time
+from stillme.core.programs.supervisor import NOT_EXECUTABLE, NOT_STARTED
 from stillme.core.protocols import Parameters
 from stillme.core.redaction import redacted
 from stillme.core.types import Failed, Json, Spec, digest
