@@ -92,7 +92,7 @@ class AcceptedJobs:
         return self._jobs.get(key)
 
     def add(self, key: str, job: str) -> None:
-        """Remember a job."""
+        """Remember a job. On return, a run has it where a crash does not lose it."""
         self._jobs[key] = job
 
     def answered(self, key: str) -> None:
