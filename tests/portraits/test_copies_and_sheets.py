@@ -61,7 +61,7 @@ def test_matched_portraits_share_a_row():
 def test_a_sheet_shows_every_portrait(tmp_path: Path, portraits: Path):
     with Image.open(write_sheet(synthetic.portraits(), tmp_path / "sheet.png")) as sheet:
         assert sheet.width > 7 * 160
-    page = write_sheet(room.load(portraits), tmp_path / "sheet.html").read_text()
+    page = write_sheet(synthetic.load(portraits), tmp_path / "sheet.html").read_text()
     assert page.count("<figure>") == 6
     assert "made up" in page
 
@@ -69,7 +69,7 @@ def test_a_sheet_shows_every_portrait(tmp_path: Path, portraits: Path):
 def test_a_name_is_text_and_never_markup(tmp_path: Path, portraits: Path):
     table = portraits / "portraits.csv"
     table.write_text('file,id,group\np0.png,<script>alert(1)</script>,"<b>"\n')
-    page = write_sheet(room.load(portraits), tmp_path / "sheet.html").read_text()
+    page = write_sheet(synthetic.load(portraits), tmp_path / "sheet.html").read_text()
     assert "<script>" not in page
     assert "&lt;b&gt;" in page
 
