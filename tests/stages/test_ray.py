@@ -17,13 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
+from stillme import portraits as synthetic
 from stillme.audit.config import ExecutorSection
 from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
 from stillme.core.registry import PluginRecipe
 from stillme.editors.known import Noop
-from stillme.portraits import synthetic
 from stillme.runs.store import Store
 from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.pictures import UNFINISHED, PicturePlace
