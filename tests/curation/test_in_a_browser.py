@@ -295,7 +295,9 @@ def contest(page: Page, server: WebServer, pools: Pools) -> None:
     expect(page.locator(".contested a")).to_have_count(1)
 
 
-def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server: WebServer, pools: Pools):
+def test_pages_fit_a_phone_and_a_small_window_and_pass_axe_in_both_schemes(
+    browser: Browser, server: WebServer, pools: Pools
+):
     page, wrong = enter(browser, server, "Ada", viewport={"width": 390, "height": 800})
     home = server.address
     contest(page, server, pools)
@@ -303,6 +305,9 @@ def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server
         page.goto(home + path)
         assert page.evaluate("document.documentElement.scrollWidth") == 390, path
         has_no_barriers(page)
+        page.set_viewport_size({"width": 1024, "height": 768})
+        assert page.evaluate("document.documentElement.scrollWidth") == 1024, path
+        page.set_viewport_size({"width": 390, "height": 800})
     page.goto(home + "cell/2")
     for button, dialog in (("Reject", "rejecting"), ("Keys", "help"), ("No candidate fits", "emptying")):
         page.get_by_role("button", name=button).first.click()

@@ -306,6 +306,13 @@ def test_axe_finds_nothing_to_object_to(read: Visit, paper_address: str) -> None
         results = Axe().run(page, context=context, options=options)
         assert results.violations_count == 0, results.generate_report()[:3000]
 
+    # Of rows and drawings that are alike, so many are looked at.
+    for inside, alike, most in (("tbody", "tr", 8), ("section", "svg", 12)):
+        page.evaluate(
+            "([inside, alike, most]) => document.querySelectorAll(inside).forEach((part) =>"
+            " [...part.querySelectorAll(alike)].slice(most).forEach((one) => one.remove()))",
+            [inside, alike, most],
+        )
     look()
     page.emulate_media(color_scheme="dark")
     look("#answers", runOnly=["color-contrast"])

@@ -93,6 +93,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 60
+        disable_nagle_algorithm = True  # head and body are two packets, and the second would wait 40 ms for an answer
 
         def answer(self) -> None:
             size = int(self.headers.get("content-length") or 0)
