@@ -45,7 +45,7 @@ def main() -> int:
         print(f"No second instruction set is known for {platform.machine()}: the numeric tests ran only once.")
         return 0
     print(f"Numeric tests again, without {environment['NPY_DISABLE_CPU_FEATURES'] or 'OpenBLAS kernels of this CPU'}")
-    command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), "-m", "numeric", *sys.argv[1:]]
+    command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), "-m", "numeric and not soak", *sys.argv[1:]]
     return subprocess.run(command, env=environment, check=False).returncode
 
 

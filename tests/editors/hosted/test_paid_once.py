@@ -253,10 +253,11 @@ def test_a_try_of_unknown_cost_marks_the_edit_that_follows(write_audit: Callable
     assert (totals.cost, totals.unpriced) == (pytest.approx(REQUESTS * 0.04), 1)
 
 
-def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(write_audit: Callable[..., Path]):
-    with serving(REPLICATE.behave) as server:
-        folder = audit(write_audit, REPLICATE, server)
-        place, says = LOOKS["replicate"]
+@pytest.mark.parametrize("provider", [FAL, REPLICATE], ids=lambda provider: provider.name)
+def test_a_killed_run_asks_for_the_same_job_and_makes_no_new_one(write_audit: Callable[..., Path], provider: Provider):
+    with serving(provider.behave) as server:
+        folder = audit(write_audit, provider, server)
+        place, says = LOOKS[provider.kind.name]
         server.breaks(says, at=place, times=100_000)
         running = Started("run", folder, "--only", "edit")
         running.wait_until(lambda: any(place in asked.path for asked in server.asked))
