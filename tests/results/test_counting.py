@@ -36,8 +36,8 @@ AUDIT: dict[str, Any] = {
     "estimates": {"factors": ["preset"]},
 }
 OUTCOMES: tuple[EditOutcome, ...] = (
-    Edited(image=b""),
-    Edited(image=b"", effective={"cost": "unknown"}),
+    Edited(image=b"", effective={"weights": {"repo": "a/b", "revision": "1"}}),
+    Edited(image=b"", effective={"cost": "unknown", "weights": {"repo": "a/b", "revision": "2"}}),
     Refused(message="no"),
     Failed(error="timed out", retryable=True),
     Failed(error="I would rather not", retryable=False, status=IN_WORDS),
@@ -86,7 +86,8 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
             store.add([edit_row(requests[number], outcome, image, cost)])
         case ("judge", number, judge, epoch, picture, rating):
             edit, spec = requests[number].key, design.judges[judge].spec
-            key, said = assessment_key(edit, picture, spec.key, epoch), Assessment(ratings={"skin_tone": rating})
+            key, said = assessment_key(edit, picture, spec.key, epoch), {"skin_tone": rating}
+            said = Assessment(ratings=said, effective={"model": f"m-{epoch}"})
             store.add([assessment_row(edit, said, epoch, key=key, judge=spec, cost=0.5)])
         case ("feature", number, extraction):
             image, spec = design.portraits[number].image, design.extractors[0].spec
@@ -120,6 +121,10 @@ def counted(folder: Path) -> tuple[Counts, Totals]:
         counts, totals = count(run)
         assert counts == counted_one_by_one(run)
         assert totals == run.store.totals()
+        store, origins = run.store, status._read(run)[2]
+        assert dict(origins.times) == store.editing_times()
+        assert [*origins.models] == store.answering_models()
+        assert [*origins.weights] == store.editing_weights()
         return counts, totals
 
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -124,18 +124,21 @@ def _period(first: str, last: str) -> str:
 def status_of(run: RecordedRun) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
-    counts, totals = count(run)
-    times = store.editing_times()
+    counts, totals, origins = _read(run)
     return Status(
         folder=run.folder,
         counts=counts,
         totals=totals,
         failures=tuple(store.failures()),
-        models=tuple(model_names(run)),
-        weights=tuple(editor_weights(run)),
+        models=tuple(model_names(run, origins.models)),
+        weights=tuple(editor_weights(run, origins.weights)),
         gaps=_gaps(run),
         control_pairs=_control_pairs(run),
-        made={editor.name: times[editor.spec.key] for editor in run.design.editors if editor.spec.key in times},
+        made={
+            editor.name: origins.times[editor.spec.key]
+            for editor in run.design.editors
+            if editor.spec.key in origins.times
+        },
         pictures=store.places.current,
     )
 
@@ -207,9 +210,9 @@ class ModelNames:
         }
 
 
-def model_names(run: RecordedRun) -> list[ModelNames]:
-    """Every judge of the run whose answers say which model gave them."""
-    answering = run.store.answering_models()
+def model_names(run: RecordedRun, answering: Sequence[AnsweringModel] | None = None) -> list[ModelNames]:
+    """Every judge of the run whose answers say which model gave them; of these models, or of all that answered."""
+    answering = run.store.answering_models() if answering is None else answering
     return [
         ModelNames(
             judge=judge.name,
@@ -267,9 +270,9 @@ class EditorWeights:
         }
 
 
-def editor_weights(run: RecordedRun) -> list[EditorWeights]:
-    """Every editor of the run that records its weights."""
-    recorded = run.store.editing_weights()
+def editor_weights(run: RecordedRun, recorded: Sequence[EditingWeights] | None = None) -> list[EditorWeights]:
+    """Every editor of the run that records its weights; of these, or of all that edits were made with."""
+    recorded = run.store.editing_weights() if recorded is None else recorded
     weights = (
         EditorWeights(editor=editor.name, used=tuple(used for used in recorded if used.editor == editor.spec.key))
         for editor in run.design.editors
@@ -322,33 +325,79 @@ class Counts:
         } | ({"readers": [{"name": name, **counts} for name, counts in self.readers.items()]} if self.readers else {})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """What rows say of who made them."""
+
+    times: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """When the first and the last edit of each editor's specification were made, UTC."""
+    models: tuple[AnsweringModel, ...] = ()
+    weights: tuple[EditingWeights, ...] = ()
+
+    @classmethod
+    def kept(cls, values: Mapping[str, Json]) -> Origins:
+        """As they were kept."""
+        return cls(
+            times={editor: (first, last) for editor, (first, last) in values["times"].items()},
+            models=tuple(AnsweringModel(**model) for model in values["models"]),
+            weights=tuple(EditingWeights(**used) for used in values["weights"]),
+        )
+
+    def and_after(self, run: RecordedRun, since: Mapping[str, int]) -> Origins:
+        """With those of the rows after the ones with these numbers, by table."""
+        times = dict(self.times)
+        for editor, (first, last) in run.store.editing_times(since.get("edit", 0)).items():
+            earliest, latest = times.get(editor, (first, last))
+            times[editor] = min(earliest, first), max(latest, last)
+        models = {(model.judge, model.name): model for model in self.models}
+        for new in run.store.answering_models(since.get("assessment", 0)):
+            if old := models.get((new.judge, new.name)):
+                new = replace(old, answers=old.answers + new.answers, first=min(old.first, new.first))
+            models[new.judge, new.name] = new
+        weights = {(used.editor, json.dumps(used.weights)): used for used in self.weights}
+        for more in run.store.editing_weights(since.get("edit", 0)):
+            key = more.editor, json.dumps(more.weights)
+            weights[key] = replace(more, edits=more.edits + (weights[key].edits if key in weights else 0))
+        return Origins(times=times, models=tuple(models.values()), weights=tuple(weights.values()))
+
+
 def count(run: RecordedRun) -> tuple[Counts, Totals]:
     """Count the run, without disturbing a process that is writing to it; what was counted before is not read again."""
+    counts, totals, _ = _read(run)
+    return counts, totals
+
+
+def _read(run: RecordedRun) -> tuple[Counts, Totals, Origins]:
     name = str(run.folder.resolve())
     kept = _kept()
     entry = kept.pop(name, {})
     asks = json.dumps([run.plan, _asked(run)])
     with run.store.snapshot():
-        state = run.store.state()
-        if entry.get("state") == state:
-            counts = entry["counts"]
-            return Counts(**counts | {"imported": tuple(counts["imported"])}), Totals(**entry["totals"])
-        goes_on = entry.get("asks") == asks and run.store.continues(entry["state"])
+        state, known = run.store.state(), "origins" in entry
+        if known and entry["state"] == state:
+            counts, origins = entry["counts"], Origins.kept(entry["origins"])
+            return Counts(**counts | {"imported": tuple(counts["imported"])}), Totals(**entry["totals"]), origins
+        goes_on = known and entry["asks"] == asks and run.store.continues(entry["state"])
         progress, sums = _summed_up(run, entry if goes_on else None)
-        counts, totals = _counts(run, progress), run.store.totals(sums)
+        since: dict[str, int] = entry["state"]["rows"] if goes_on else {}
+        origins = (Origins.kept(entry["origins"]) if goes_on else Origins()).and_after(run, since)
+        requests = entry["requests"] if goes_on else run.store.requests_by_editor(run.plan)
+        counts, totals = _counts(run, progress, requests), run.store.totals(sums)
     # The latest last. What cannot be kept is counted again.
     kept[name] = {
         "state": state,
         "asks": asks,
         "progress": [[*key, number] for key, number in progress.items()],
         "sums": sums,
+        "requests": requests,
+        "origins": asdict(origins),
         "counts": asdict(counts),
         "totals": asdict(totals),
     }
     with suppress(OSError):
         _file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(), json.dumps(dict(list(kept.items())[-_KEPT:])))
-    return counts, totals
+    return counts, totals, origins
 
 
 def _asked(run: RecordedRun) -> list[tuple[str, int]]:
@@ -372,13 +421,11 @@ def _summed_up(
     return +progress, sums
 
 
-def _counts(run: RecordedRun, progress: Counter[ProgressKey]) -> Counts:
-    store = run.store
+def _counts(run: RecordedRun, progress: Counter[ProgressKey], requests: Mapping[str, int]) -> Counts:
     states: dict[str, Counter[str]] = {editor.name: Counter() for editor in run.design.editors}
     for (kind, name, state), number in progress.items():
         if kind == "edit":
             states[name][str(state)] += number
-    requests = store.requests_by_editor(run.plan)
     pictures = sum(counts["edited"] for counts in states.values())
     return Counts(
         extractors=_descriptions(run),

@@ -376,24 +376,26 @@ class Summaries:
         ):
             yield edit, epoch, json.loads(effective)
 
-    def answering_models(self) -> list[AnsweringModel]:
-        """Every model that answered, as its provider names it; the earliest of each judge first."""
+    def answering_models(self, since: int = 0) -> list[AnsweringModel]:
+        """Every model that answered, as its provider names it; the earliest of each judge first. In rows after one."""
         rows = self._connection.execute(
             "SELECT judge, json_extract(effective, '$.model') AS model, COUNT(*), MIN(at), MIN(id) AS place "
-            "FROM assessment GROUP BY judge, model HAVING model IS NOT NULL ORDER BY place"
+            "FROM assessment NOT INDEXED WHERE id > ? GROUP BY judge, model HAVING model IS NOT NULL ORDER BY place",
+            (since,),
         )
         return [
             AnsweringModel(judge=judge, name=str(model), answers=answers, first=first)
             for judge, model, answers, first, _ in rows
         ]
 
-    def editing_weights(self) -> list[EditingWeights]:
-        """The weights that edits were made with, as their editors recorded them; the earliest of each editor first."""
+    def editing_weights(self, since: int = 0) -> list[EditingWeights]:
+        """The weights that edits were made with, as editors recorded them; the earliest first. In rows after one."""
         rows = self._connection.execute(
             "SELECT editor, json_extract(effective, '$.weights') AS weights, COUNT(*), MIN(id) AS place "
             # Most editors record none: to look for the word is ten times faster than to parse.
-            "FROM edit NOT INDEXED WHERE final = 1 AND instr(effective, '\"weights\"') "
-            "GROUP BY editor, weights HAVING weights IS NOT NULL ORDER BY place"
+            "FROM edit NOT INDEXED WHERE id > ? AND final = 1 AND instr(effective, '\"weights\"') "
+            "GROUP BY editor, weights HAVING weights IS NOT NULL ORDER BY place",
+            (since,),
         )
         return [
             EditingWeights(editor=editor, weights=json.loads(weights), edits=edits)
@@ -401,10 +403,11 @@ class Summaries:
             if weights.startswith("{")
         ]
 
-    def editing_times(self) -> dict[str, tuple[str, str]]:
-        """When the first and the last picture of each editor's specification were made, UTC."""
+    def editing_times(self, since: int = 0) -> dict[str, tuple[str, str]]:
+        """When the first and the last picture of each editor's specification were made, UTC; in rows after one."""
         rows = self._connection.execute(
-            "SELECT editor, MIN(at), MAX(at) FROM edit NOT INDEXED WHERE outcome = 'edited' GROUP BY editor"
+            "SELECT editor, MIN(at), MAX(at) FROM edit NOT INDEXED WHERE id > ? AND outcome = 'edited' GROUP BY editor",
+            (since,),
         )
         return {editor: (first, last) for editor, first, last in rows}
 
