@@ -7,8 +7,10 @@ import importlib
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +29,17 @@ from tests.pictures import animated, bomb, encoded, turned
 from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tools" / "models"))
 
-from fingerprint import _meaning, code_hash  # noqa: E402
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """A module of the tools that measure the instruments."""
+    tools = ROOT / "tools" / "models"
+    if not tools.exists():
+        pytest.skip("the tools are not part of a source distribution")
+    monkeypatch.syspath_prepend(str(tools))
+    return importlib.import_module
+
 
 NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
 
@@ -129,16 +139,17 @@ def test_cards_name_only_axes_and_networks_that_exist() -> None:
         assert card.title in card.text()
 
 
-def test_the_measured_numbers_belong_to_this_code() -> None:
+def test_the_measured_numbers_belong_to_this_code(tool: Callable[[str], Any]) -> None:
     measured = tomllib.loads(files("stillme.instruments").joinpath("cards", "measured.toml").read_text("utf-8"))
-    assert measured["code"] == code_hash(), "run `python tools/models/refresh.py PATH/TO/FAIRFACE`"
+    assert measured["code"] == tool("fingerprint").code_hash(), "run `python tools/models/refresh.py PATH/TO/FAIRFACE`"
 
 
-def test_words_do_not_make_measured_numbers_stale_and_code_does() -> None:
+def test_words_do_not_make_measured_numbers_stale_and_code_does(tool: Callable[[str], Any]) -> None:
+    meaning = tool("fingerprint")._meaning
     written = 'def f(x):\n    """Say it."""\n    return x + 1  # why\n'
-    assert _meaning(written) == _meaning("def f(x):\n    return x + 1\n")
-    assert _meaning(written) == _meaning("from stillme.core import types\n" + written), "where a module stands"
-    assert _meaning(written) != _meaning("def f(x):\n    return x + 2\n")
+    assert meaning(written) == meaning("def f(x):\n    return x + 1\n")
+    assert meaning(written) == meaning("from stillme.core import types\n" + written), "where a module stands"
+    assert meaning(written) != meaning("def f(x):\n    return x + 2\n")
 
 
 def test_the_example_of_the_docs_works() -> None:
@@ -157,12 +168,8 @@ def test_the_weights_are_those_that_the_build_script_makes() -> None:
         assert hashlib.sha256(weights).hexdigest() == entry["sha256"], name
 
 
-def test_the_documented_numbers_are_the_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    tools = ROOT / "tools" / "models"
-    if not tools.exists():
-        pytest.skip("the tools are not part of a source distribution")
-    monkeypatch.syspath_prepend(str(tools))
-    numbers_page = importlib.import_module("numbers_page")
+def test_the_documented_numbers_are_the_measured_ones(tool: Callable[[str], Any]) -> None:
+    numbers_page = tool("numbers_page")
     assert numbers_page.PAGE.read_text("utf-8") == numbers_page.page(), "run `python tools/models/numbers_page.py`"
 
 

@@ -117,7 +117,7 @@ class EditWorker:
             sources = list[bytes]()  # a source that is gone cannot be compared with; the edit was paid for
         flags = output_flags.flags_of(outcome.image, *sources)
         if "unreadable" in flags:
-            # Nobody can judge it, and it says nothing about the person: not an edit, whichever editor made it.
+            # No judge can read it, and it says nothing about the person: not an edit, whichever editor made it.
             return Kept(outcome=_unreadable(outcome), image=None)
         effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
         kept = Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)

@@ -74,7 +74,7 @@ class Bills:
 
     @property
     def gpu_hours(self) -> float | None:
-        """On GPUs of one's own; None where an editor's time is not known."""
+        """On your own GPUs; None where an editor's time is not known."""
         hours = [bill.hours for bill in self.editors if bill.gpu]
         return None if None in hours else sum(hour for hour in hours if hour is not None)
 
