@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import subprocess
 import sys
 import tomllib
@@ -29,16 +28,6 @@ from tests.pictures import animated, bomb, encoded, turned
 from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """A module of the tools that measure the instruments."""
-    tools = ROOT / "tools" / "models"
-    if not tools.exists():
-        pytest.skip("the tools are not part of a source distribution")
-    monkeypatch.syspath_prepend(str(tools))
-    return importlib.import_module
 
 
 NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}

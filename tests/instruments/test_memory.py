@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,6 @@ from stillme.instruments.faces import detection, landmarks, memory
 from stillme.instruments.faces.memory import describe
 from stillme.portraits import portraits
 
-sys.path.append(str(Path(__file__).parents[2] / "tools" / "models"))
-
-from fingerprint import code_hash
-
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
@@ -28,9 +25,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
     return [read_rgb(file) for file in sorted(Path(folder).glob("*.png"))]
 
 
-def test_what_is_shipped_belongs_to_this_code_and_these_weights() -> None:
+def test_what_is_shipped_belongs_to_this_code_and_these_weights(tool: Callable[[str], Any]) -> None:
     with files("stillme.instruments.faces").joinpath(memory.EMBEDDED).open("rb") as stream:
-        assert str(np.load(stream)["code"]) == code_hash(), "run `python tools/models/embedded.py`"
+        assert str(np.load(stream)["code"]) == tool("fingerprint").code_hash(), "run `python tools/models/embedded.py`"
 
 
 def test_what_is_shipped_is_what_the_networks_see(pictures: list[np.ndarray]) -> None:
